@@ -13,9 +13,7 @@ median step after five, or of rows of different lengths of the second time over 
 import argparse
 import json
 import pathlib
-import re
 import sys
-import tempfile
 import time
 
 import gpu_peer
@@ -33,17 +31,10 @@ CASES = {  # model, rows, tokens of each, our words, the peer's case
 
 def ours(args, folder, name, seconds):
     _, rows, tokens, words, _ = CASES[name]
-    with tempfile.TemporaryDirectory() as output:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", "cuda", "--task", "clm", "--model_name_or_path", folder,
-                                  "--train_file", f"dummy:{rows * args.steps}x{tokens}", "--max_seq_length", 2048,
-                                  "--per_device_train_batch_size", rows, "--bf16", "--use_peft", "--lora_r", 16, "--lora_alpha", 32,
-                                  "--lora_target_modules", "all-linear", "--lora_dropout", 0, *words.split(), "--max_steps", args.steps,
-                                  "--save_strategy", "no", "--disable_tqdm", "--output_dir", output + "/out"], seconds)
-    match = text and re.search(r"Trained .*?(\d+) samples, (\d+) tokens.*?([\d.]+)\s+samples/s.*?Memory +([\d.]+) MiB, planned were ([\d.]+)", text, re.DOTALL)
-    if not match:
-        return None, why or text[-300:]
-    samples, trained, rate, memory, planned = map(float, match.groups())
-    return (rate * trained / samples, memory, planned), ""
+    return gpu_peer.train(args.dist, "cuda", [
+        "--task", "clm", "--model_name_or_path", folder, "--train_file", f"dummy:{rows * args.steps}x{tokens}", "--max_seq_length", 2048,
+        "--per_device_train_batch_size", rows, "--bf16", "--use_peft", "--lora_r", 16, "--lora_alpha", 32, "--lora_target_modules", "all-linear",
+        "--lora_dropout", 0, *words.split(), "--max_steps", args.steps], seconds)
 
 
 def theirs(args, case, seconds):
@@ -76,9 +67,10 @@ def main():
             others[case] = theirs(args, case, end - time.monotonic())
         other, their_why = others[case]
         if mine and other:
-            print(f"{name:<20} {mine[0]:14.0f} {mine[1]:7.0f} {mine[2]:8.0f} {other[0]:14.0f} {other[1]:7.0f} {mine[0] / other[0]:6.2f}  {case}", flush=True)
+            print(f"{name:<20} {mine['tokens']:14.0f} {mine['mib']:7.0f} {mine['planned']:8.0f} {other[0]:14.0f} {other[1]:7.0f} "
+                  f"{mine['tokens'] / other[0]:6.2f}  {case}", flush=True)
         else:
-            print(f"{name:<20} ours: {mine or why}; {case}: {other or their_why}", flush=True)
+            print(f"{name:<20} ours: {mine and mine['tokens'] or why}; {case}: {other or their_why}", flush=True)
 
 
 if __name__ == "__main__":

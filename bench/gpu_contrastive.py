@@ -14,9 +14,7 @@ import argparse
 import json
 import pathlib
 import random
-import re
 import statistics
-import sys
 import tempfile
 import time
 
@@ -39,18 +37,10 @@ def write_pairs(path, count):
 
 
 def ours(args, folder, mini, seconds):
-    with tempfile.TemporaryDirectory(dir=folder) as output:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", args.device, "--task", "embedding",
-                                  "--model_name_or_path", folder / "model", "--train_file", folder / "pairs.jsonl", "--max_seq_length", 128,
-                                  "--per_device_train_batch_size", args.pairs, "--mini_batch_size", mini, "--num_train_epochs", 1,
-                                  *(["--bf16"] if args.device == "cuda" else []), "--learning_rate", RATE, "--logging_steps", 1,
-                                  "--train_sampling_strategy", "sequential", "--save_strategy", "no", "--disable_tqdm",
-                                  "--output_dir", output + "/out"], seconds)
-        match = text and re.search(r"([\d.]+)\s+samples/s.*?Memory +([\d.]+) MiB(?:, planned were ([\d.]+))?", text, re.DOTALL)
-        if not match:
-            return None, why or text[-300:]
-        log = json.loads((pathlib.Path(output) / "out/trainer_state.json").read_text())["log_history"]
-    return (float(match[1]), float(match[2]), match[3], [entry["loss"] for entry in log if "loss" in entry]), ""
+    return gpu_peer.train(args.dist, args.device, [
+        "--task", "embedding", "--model_name_or_path", folder / "model", "--train_file", folder / "pairs.jsonl", "--max_seq_length", 128,
+        "--per_device_train_batch_size", args.pairs, "--mini_batch_size", mini, "--num_train_epochs", 1, "--learning_rate", RATE, "--logging_steps", 1,
+        "--train_sampling_strategy", "sequential", *(["--bf16"] if args.device == "cuda" else [])], seconds)
 
 
 def peer(args):
@@ -106,17 +96,16 @@ def main():
             if not found:
                 print(f"snug, mini-batches of {mini}: {why}")
                 continue
-            best["ours"] = max(best["ours"], found[0])
-            planned = f", planned were {found[2]}" if found[2] else ""
-            print(f"snug, mini-batches of {mini}: {found[0]:.0f} pairs/s, {found[1]:.0f} MiB{planned}; losses {found[3][0]:.4f} … {found[3][-1]:.4f}", flush=True)
+            best["ours"] = max(best["ours"], found["rate"])
+            print(f"snug, mini-batches of {mini}: {found['rate']:.0f} pairs/s, {found['mib']:.0f} MiB, planned were {found['planned']:.1f}; "
+                  f"losses {found['losses'][0]:.4f} … {found['losses'][-1]:.4f}", flush=True)
         for mini in MINI["theirs"]:
             words = ["--peer", folder, "--mini", mini, "--pairs", args.pairs, "--device", args.device]
-            text, why = gpu_peer.run([pathlib.Path(sys.executable), __file__, *words], end - time.monotonic())
-            match = re.search(r"^result (.*)$", text or "", re.MULTILINE)
-            if not match:
+            found, why = gpu_peer.ask(__file__, words, end - time.monotonic())
+            if not found:
                 print(f"sentence-transformers, mini-batches of {mini}: {why}")
                 continue
-            rate, memory, values = json.loads(match[1])
+            rate, memory, values = found
             best["theirs"] = max(best["theirs"], rate)
             print(f"sentence-transformers, mini-batches of {mini}: {rate:.0f} pairs/s, {memory:.0f} MiB; losses {values[0]:.4f} … {values[-1]:.4f}", flush=True)
         if all(best.values()):

@@ -14,7 +14,6 @@ import argparse
 import pathlib
 import re
 import sys
-import tempfile
 import time
 
 import gpu_peer
@@ -58,13 +57,10 @@ def peer(name, steps):
 
 def ours(args, name, seconds):
     rows, tokens = CASES[name]
-    with tempfile.TemporaryDirectory() as folder:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", "cuda", "--task", "clm", "--config_name", MODELS / f"{name}.json",
-                                  "--train_file", f"dummy:{rows * args.steps}x{tokens}", "--max_seq_length", tokens,
-                                  "--per_device_train_batch_size", rows, "--bf16", "--max_steps", args.steps, "--save_strategy", "no",
-                                  "--disable_tqdm", "--output_dir", pathlib.Path(folder) / "out"], seconds)
-    match = text and re.search(r"first step after.*?([\d.]+)\s+samples/s.*?Memory +([\d.]+) MiB, planned", text, re.DOTALL)
-    return ((float(match[1]) * tokens, float(match[2])), "") if match else (None, why or text[-300:])
+    found, why = gpu_peer.train(args.dist, "cuda", [
+        "--task", "clm", "--config_name", MODELS / f"{name}.json", "--train_file", f"dummy:{rows * args.steps}x{tokens}", "--max_seq_length", tokens,
+        "--per_device_train_batch_size", rows, "--bf16", "--max_steps", args.steps], seconds)
+    return ((found["tokens"], found["mib"]), "") if found else (None, why)
 
 
 def theirs(args, name, seconds):

@@ -52,19 +52,11 @@ def write_rows(path, count, length):
 
 
 def ours(args, folder, seconds):
-    with tempfile.TemporaryDirectory() as output:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", args.device, "--task", "dpo", "--model_name_or_path", folder / "model",
-                                  "--train_file", folder / "rows.jsonl", "--max_seq_length", args.length, "--per_device_train_batch_size", args.pairs,
-                                  *(["--bf16"] if args.device == "cuda" else []), "--use_peft", "--lora_r", RANK, "--lora_alpha", ALPHA,
-                                  "--lora_target_modules", "all-linear", "--lora_dropout", 0, "--learning_rate", RATE, "--num_train_epochs", 1, "--logging_steps", 1,
-                                  "--train_sampling_strategy", "sequential",
-                                  "--save_strategy", "no", "--disable_tqdm", "--output_dir", output + "/out"], seconds)
-        match = text and re.search(r"([\d.]+)\s+samples/s.*?Memory +([\d.]+) MiB(?:, planned were ([\d.]+))?", text, re.DOTALL)
-        reference = text and re.search(r"rows took ([\d.]+) s", text)
-        if not match or not reference:
-            return None, why or text[-300:]
-        log = json.loads((pathlib.Path(output) / "out/trainer_state.json").read_text())["log_history"]
-    return (float(match[1]), float(match[2]), float(reference[1]), [entry["loss"] for entry in log if "loss" in entry]), ""
+    return gpu_peer.train(args.dist, args.device, [
+        "--task", "dpo", "--model_name_or_path", folder / "model", "--train_file", folder / "rows.jsonl", "--max_seq_length", args.length,
+        "--per_device_train_batch_size", args.pairs, *(["--bf16"] if args.device == "cuda" else []), "--use_peft", "--lora_r", RANK, "--lora_alpha",
+        ALPHA, "--lora_target_modules", "all-linear", "--lora_dropout", 0, "--learning_rate", RATE, "--num_train_epochs", 1, "--logging_steps", 1,
+        "--train_sampling_strategy", "sequential"], seconds)
 
 
 def peer(args):
@@ -130,20 +122,21 @@ def main():
         mine, why = ours(args, folder, end - time.monotonic())
         if not mine:
             sys.exit(f"snug train: {why}")
-        print(f"snug: {mine[0]:.2f} pairs/s, {mine[1]:.0f} MiB, reference {mine[2]:.1f} s before; losses {mine[3][0]:.4f} … {mine[3][-1]:.4f}", flush=True)
+        before = float(re.search(r"rows took ([\d.]+) s", mine["text"])[1])
+        print(f"snug: {mine['rate']:.2f} pairs/s, {mine['mib']:.0f} MiB, reference {before:.1f} s before; losses {mine['losses'][0]:.4f} … "
+              f"{mine['losses'][-1]:.4f}", flush=True)
         best = 0
         for variant in VARIANTS:
             words = ["--peer", folder, "--variant", variant, "--pairs", args.pairs, "--length", args.length, "--device", args.device]
-            text, why = gpu_peer.run([pathlib.Path(sys.executable), __file__, *words], end - time.monotonic())
-            found = re.search(r"^result (.*)$", text or "", re.MULTILINE)
+            found, why = gpu_peer.ask(__file__, words, end - time.monotonic())
             if not found:
                 print(f"TRL, {variant}: {why}")
                 continue
-            rate, memory, losses = json.loads(found[1])
+            rate, memory, losses = found
             best = max(best, rate)
-            print(f"TRL, {variant}: {rate:.2f} pairs/s, {memory:.0f} MiB; losses {losses[0]:.4f} … {losses[-1]:.4f}; ratio {mine[0] / rate:.2f}", flush=True)
+            print(f"TRL, {variant}: {rate:.2f} pairs/s, {memory:.0f} MiB; losses {losses[0]:.4f} … {losses[-1]:.4f}; ratio {mine['rate'] / rate:.2f}", flush=True)
         if best:
-            print(f"ratio to the best {mine[0] / best:.2f}")
+            print(f"ratio to the best {mine['rate'] / best:.2f}")
 
 
 if __name__ == "__main__":

@@ -91,13 +91,11 @@ def adapters(args, name, folder, seconds):
     """Of the model's folder: adapters are trained beside saved weights."""
     _, batch, longest, shortest = CASES[name]
     rows = f"dummy:{batch * 10 * STEPS}x" + (f"{shortest}-{longest}" if shortest < longest else f"{longest}")
-    with tempfile.TemporaryDirectory() as output:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", "cuda", "--model_name_or_path", folder, "--train_file", rows, "--max_seq_length",
-                                  longest, "--per_device_train_batch_size", batch, "--num_train_epochs", 1, "--bf16", "--use_peft", "--lora_r", 16,
-                                  "--lora_alpha", 32, "--lora_dropout", 0, "--lora_target_modules", "query,value", "--save_strategy", "no",
-                                  "--disable_tqdm", "--output_dir", output + "/out"], seconds)
-    match = text and re.search(r"([\d.]+)\s+samples/s, [\d.]+\s+steps/s.*?Memory +([\d.]+) MiB", text, re.DOTALL)
-    return ((float(match[1]), float(match[2])), "") if match else (None, why or text[-300:])
+    found, why = gpu_peer.train(args.dist, "cuda", [
+        "--model_name_or_path", folder, "--train_file", rows, "--max_seq_length", longest, "--per_device_train_batch_size", batch,
+        "--num_train_epochs", 1, "--bf16", "--use_peft", "--lora_r", 16, "--lora_alpha", 32, "--lora_dropout", 0, "--lora_target_modules",
+        "query,value"], seconds)
+    return ((found["rate"], found["mib"]), "") if found else (None, why)
 
 
 def main():

@@ -13,7 +13,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import re
 import struct
 import sys
 import tempfile
@@ -104,18 +103,10 @@ def write_model(folder, name):
 
 def ours(args, folder, name, seconds):
     rows, words = CASES[name]
-    with tempfile.TemporaryDirectory() as output:
-        text, why = gpu_peer.run([args.dist / "snug", "train", "--device", args.device, "--task", "clm", "--model_name_or_path", folder,
-                                  "--train_file", f"dummy:{rows * args.steps}x{args.tokens}", "--max_seq_length", args.tokens,
-                                  "--per_device_train_batch_size", rows, "--bf16", "--use_peft", "--lora_r", 16, "--lora_alpha", 32,
-                                  "--lora_target_modules", "all-linear", "--lora_dropout", 0, "--recompute", "layer", *words.split(),
-                                  "--max_steps", args.steps, "--save_strategy", "no", "--disable_tqdm", "--output_dir", output + "/out"], seconds)
-    match = text and re.search(r"Trained .*?(\d+) samples, (\d+) tokens.*?([\d.]+)\s+samples/s.*?Memory +([\d.]+) MiB(?:, planned were ([\d.]+))?",
-                               text, re.DOTALL)
-    if not match:
-        return None, why or text[-300:]
-    samples, trained, rate, memory = map(float, match.groups()[:4])
-    return (rate * trained / samples, memory, float(match[5] or 0)), ""
+    return gpu_peer.train(args.dist, args.device, [
+        "--task", "clm", "--model_name_or_path", folder, "--train_file", f"dummy:{rows * args.steps}x{args.tokens}", "--max_seq_length", args.tokens,
+        "--per_device_train_batch_size", rows, "--bf16", "--use_peft", "--lora_r", 16, "--lora_alpha", 32, "--lora_target_modules", "all-linear",
+        "--lora_dropout", 0, "--recompute", "layer", "--max_steps", args.steps, *words.split()], seconds)
 
 
 def main():
@@ -138,7 +129,8 @@ def main():
             begin = time.monotonic()
             found, why = ours(args, folder, name, end - begin)
             failed |= not found
-            print(f"{name:<30} {found[0]:9.0f} {found[1]:7.0f} {found[2]:8.0f} {time.monotonic() - begin:13.0f}" if found else f"{name}: {why}", flush=True)
+            print(f"{name:<30} {found['tokens']:9.0f} {found['mib']:7.0f} {found['planned']:8.0f} {time.monotonic() - begin:13.0f}" if found
+                  else f"{name}: {why}", flush=True)
     sys.exit(failed)
 
 

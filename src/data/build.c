@@ -357,8 +357,7 @@ static snug_status gather_mask(struct builder *builder, const struct text_row *r
 static snug_status fail_without_tokens(const struct builder *builder, const struct text_row *row) {
     return snug_fail(
         builder->ctx, SNUG_E_INPUT,
-        "%s:%lld: a text has no tokens, and the tokenizer adds none to it: leave out the row, or give it a "
-        "text",
+        "%s:%lld: a text has no tokens, and the tokenizer adds none to it: leave out the row, or give it a text",
         builder->options->path, (long long)row->line);
 }
 

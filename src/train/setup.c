@@ -203,6 +203,11 @@ static bool remembers(const struct snug_setup *setup, const char *name) {
     return snug_setup_is_inference(setup) && !snug_args_is_set(setup->args, name);
 }
 
+/* Whether the model's pooling leaves out the prompt's tokens. */
+static bool leaves_out_prompts(const struct snug_setup *setup) {
+    return setup->config.sentence && setup->config.sentence->without_prompt;
+}
+
 /* Whether the model can take the rows of a data set. */
 static snug_status check_rows(struct snug_setup *setup, const char *path, struct snug_data_source *source) {
     source->rows = snug_dataset_rows(source->dataset);
@@ -261,7 +266,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
         .prompt = setup->prompt,
         .prompts = setup->prompts,
         .prompts_are_all = source == &setup->train || !setup->trains,
-        .leaves_out_prompts = setup->config.sentence && setup->config.sentence->without_prompt,
+        .leaves_out_prompts = leaves_out_prompts(setup),
         .need_labels = need_labels || (snug_setup_task(setup)->groups && !snug_setup_predicts(setup)),
         .line_by_line = args->line_by_line || snug_setup_predicts_file(setup),
         .blocks = args->block_size > 0,
@@ -625,7 +630,7 @@ struct snug_dataset_options snug_setup_texts(const struct snug_setup *setup) {
                                          .trained = sentence ? NULL : trained_columns(setup),
                                          .texts_most = 1,
                                          .prompt = setup->prompt,
-                                         .leaves_out_prompts = sentence && sentence->without_prompt,
+                                         .leaves_out_prompts = leaves_out_prompts(setup),
                                          .max_length = setup->max_length,
                                          .max_samples = -1,
                                          .strict = args->strict};

@@ -19,9 +19,11 @@ static snug_status read_prompts(struct snug_setup *setup) {
     setup->prompts = snug_json_parse(text, strlen(text), 0, &error);
     if (!setup->prompts)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "--prompts %s: this is not JSON: %s", text, error.text);
-    json_object_foreach(setup->prompts, name, value) if (!json_is_string(value)) return snug_fail(
-        setup->ctx, SNUG_E_USAGE, "--prompts %s: the prompt of \"%s\" must be a text: {\"COLUMN\": \"TEXT\"}", text,
-        name);
+    json_object_foreach(setup->prompts, name, value) {
+        if (!json_is_string(value))
+            return snug_fail(setup->ctx, SNUG_E_USAGE,
+                             "--prompts %s: the prompt of \"%s\" must be a text: {\"COLUMN\": \"TEXT\"}", text, name);
+    }
     return SNUG_OK;
 }
 

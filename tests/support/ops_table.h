@@ -6,6 +6,7 @@
 #include "ops_adapters.h"
 #include "ops_generation.h"
 #include "ops_losses.h"
+#include "ops_sequences.h"
 #include "ops_updates.h"
 #include "ops_vectors.h"
 

@@ -10,9 +10,8 @@
  *
  * With position keys and queries S_ij has (q_i . pk_r + k_j . pq_r) * scale, too, where r is the row of the pair's
  * distance: two matmuls, of a block of queries and of all keys, with the rows that they use, of which a score reads one
- * element each. Backward, their
- * gradients are sums over the batch. It is cut into SNUG_CPU_POSITION_PARTS parts, whatever the number of threads, and
- * a thread takes one head of all sequences of a part.
+ * element each. Backward, their gradients are sums over the batch. It is cut into SNUG_CPU_POSITION_PARTS parts,
+ * whatever the number of threads, and a thread takes one head of all sequences of a part.
  *
  * Forward, a thread takes one query head of one sequence at a time; backward, one key/value head and the query heads
  * that read it, one after the other. So it owns all that it writes. It copies the keys and values into scratch as fp32,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The neighbours of each token as columns, and backward the sums of their gradients. */
+#include <string.h>
+
 #include "backend/cpu/rows.h"
 
 /* A token's neighbours that its sequence has: those of columns begin … end - 1 of `width`. */
@@ -15,20 +17,13 @@ static struct span span_of(const struct snug_batch *batch, int64_t token, int64_
     return back ? (struct span){half - right, half + left + 1} : (struct span){half - left, half + right + 1};
 }
 
-static void unfold_floats(float *y, const float *x, int64_t cols, int64_t width, struct span span) {
-    for (int64_t j = 0; j < width; j++) {
-        const float *from = x + (j - width / 2) * cols;
-        const bool has = j >= span.begin && j < span.end;
-        for (int64_t c = 0; c < cols; c++) y[c * width + j] = has ? from[c] : 0;
-    }
-}
-
-static void unfold_halves(uint16_t *y, const uint16_t *x, int64_t cols, int64_t width, struct span span) {
-    for (int64_t j = 0; j < width; j++) {
-        const uint16_t *from = x + (j - width / 2) * cols;
-        const bool has = j >= span.begin && j < span.end;
-        for (int64_t c = 0; c < cols; c++) y[c * width + j] = has ? from[c] : 0;
-    }
+/* Elements of `size` bytes, which is a constant where this is inlined. */
+static inline void unfold_row(uint8_t *y, const uint8_t *x, size_t size, int64_t cols, int64_t width,
+                              struct span span) {
+    memset(y, 0, (size_t)(cols * width) * size);
+    for (int64_t j = span.begin; j < span.end; j++)
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(y + (size_t)(c * width + j) * size, x + ((j - width / 2) * cols + c) * (int64_t)size, size);
 }
 
 snug_status SNUG_KERNEL(unfold)(struct snug_run *run, const struct snug_op *op) {
@@ -37,11 +32,12 @@ snug_status SNUG_KERNEL(unfold)(struct snug_run *run, const struct snug_op *op) 
 #pragma omp parallel for num_threads(run->threads) schedule(guided)
     for (int64_t row = 0; row < y.rows; row++) {
         const struct span span = span_of(run->batch, row, width, false);
-        void *to = matrix_at(y, row, 0), *from = matrix_at(x, row, 0);
+        uint8_t *to = matrix_at(y, row, 0);
+        const uint8_t *from = matrix_at(x, row, 0);
         if (y.dtype == SNUG_F32)
-            unfold_floats(to, from, x.cols, width, span);
+            unfold_row(to, from, sizeof(float), x.cols, width, span);
         else
-            unfold_halves(to, from, x.cols, width, span);
+            unfold_row(to, from, sizeof(uint16_t), x.cols, width, span);
     }
     return SNUG_OK;
 }

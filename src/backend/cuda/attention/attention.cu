@@ -224,8 +224,8 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
                                  const int32_t (&operands)[3], int32_t bias, int32_t dbias, bool backward) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_attention_form &form = *snug_op_attention_form(op);
-    const int64_t rows = snug_cuda_attention_position_bytes(run->program, op);
-    const int64_t biases = rows + (bias ? snug_cuda_attention_bias_bytes(op) : 0);
+    const int64_t positions = snug_cuda_attention_position_bytes(run->program, op);
+    const int64_t own = positions + (bias ? snug_cuda_attention_bias_bytes(op) : 0);
     const enum snug_dtype type = snug_run_dtype(run, operands[0]);
     uint8_t *workspace = (uint8_t *)run->workspace;
     a->q = column_of(run, operands[0], form, 0, &a->q_row);
@@ -243,13 +243,13 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     a->softcap = form.softcap;
     a->before = reach_of(run, form.before);
     a->after = reach_of(run, form.after);
-    a->workspace = workspace + biases;
+    a->workspace = workspace + own;
     a->delta = (float *)a->workspace;
     if (bias) {
         a->bias = (const float *)(workspace);
         snug_cuda_expand_biases(run, (float *)(workspace), bias, a->scale);
     }
-    if (rows) {
+    if (positions) {
         if (!snug_cuda_attention_positions_mma(*a, run, op, backward, workspace))
             snug_cuda_attention_positions(*a, run, op, backward, workspace);
         return snug_cuda_done(run, op);
