@@ -329,8 +329,10 @@ const struct snug_argument snug_arguments[] = {
     TEXT(lora_target_modules, "", ADAPTERS, "A,B",
          "linears that get an adapter: names or their ends, as q_proj,v_proj; all-linear; or one regular expression of "
          "whole names; default: PEFT's for the model's type"),
-    TEXT(lora_modules_to_save, "", ADAPTERS, "A,B",
-         "modules that are trained as a whole, and saved with the adapters; a classifier always is"),
+    TEXT(
+        lora_modules_to_save, "", ADAPTERS, "A,B",
+        "modules that are trained as a whole, and saved with the adapters; a classifier always is; a word table and an "
+        "output that are one weight are two then"),
     TEXT(trainable_token_indices, "", ADAPTERS, "IDS|FILE|JSON",
          "ids of tokens whose rows of the word table are trained, too, as 5,6,7; in a language model whose output is "
          "that table, of the output as well; JSON may name modules: {\"embed_tokens\": [5], \"lm_head\": [6]}"),

@@ -472,7 +472,7 @@ snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group
     enum { SIZE = sizeof SNUG_ADAPTER_PREFIX + sizeof program->parameters->name + sizeof "base_layer." };
     struct saving s = {.ctx = ctx, .group = group, .program = program, .memory = memory, .finite = true, .fd = -1};
     char(*names)[SIZE] = NULL;
-    snug_status status = begin(&s, program->parameter_count);
+    snug_status status = begin(&s, program->parameter_count + 1);
     if (status == SNUG_OK) status = snug_alloc(ctx, program->parameter_count, SIZE, (void **)&names);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         if (!program->parameters[i].adapter) continue;
@@ -480,6 +480,7 @@ snug_status snug_adapter_save(snug_context *ctx, const struct snug_process_group
         snug_adapter_stored_name(&program->parameters[i], names[i] + sizeof SNUG_ADAPTER_PREFIX - 1,
                                  SIZE - sizeof SNUG_ADAPTER_PREFIX + 1);
         add_parameter(&s, names[i], i);
+        if (program->parameters[i].output) add_parameter(&s, SNUG_ADAPTER_PREFIX "lm_head.weight", i);
     }
     status = end_alone(&s, status, in, name);
     free(names);

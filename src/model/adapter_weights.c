@@ -21,16 +21,23 @@ static bool is_second(const struct snug_loading *l, const char *name) {
     return strcmp(name, second) == 0;
 }
 
+/* A sentence embedding has no output. */
+static bool is_unused_output(const struct snug_loading *l, const char *name) {
+    char module[128];
+    snprintf(module, sizeof module, "%s.", l->config->language_model->decoder);
+    return strncmp(name, module, strlen(module)) == 0 && snug_head_of(l->config) == SNUG_HEAD_VECTOR;
+}
+
 /* With an adapter of a table, or new tokens, PEFT also saves its frozen weight, which the base model has, or of which
-   the rows of tokens are used; and with bias all the biases of modules to save by further names, and those of the
-   modules in whose place they are. */
+   the rows of tokens are used; and with bias all, or new tokens, modules to save by further names, and the modules in
+   whose place they are. */
 static bool is_of_base(const struct snug_loading *l, const char *name) {
     static const char end[] = ".base_layer.weight";
     static const char *const halves[] = {"lora_A.weight", "lora_embedding_A"};
     const size_t length = strlen(name), cut = sizeof end - 1;
     char half[256];
-    bool found = is_second(l, name) || strstr(name, ".original_module.bias") || strstr(name, ".modules_to_save.bias") ||
-                 strstr(name, ".token_adapter.base_layer.weight");
+    bool found = is_second(l, name) || is_unused_output(l, name) || strstr(name, ".original_module.") ||
+                 strstr(name, ".modules_to_save.") || strstr(name, ".token_adapter.base_layer.weight");
     if (length <= cut || strcmp(name + length - cut, end) != 0) return found;
     for (int i = 0; i < 2; i++) {
         snprintf(half, sizeof half, "%.*s.%s", (int)(length - cut), name, halves[i]);
@@ -235,6 +242,8 @@ static void find_stored(const struct snug_loading *l) {
         const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
         if (p >= 0) l->loaded[p] = &l->files->tensors[i];
     }
+    size_t word, decoder;
+    if (snug_loading_copies(l, &word, &decoder)) l->loaded[decoder] = l->loaded[word];
 }
 
 static snug_status init_one(const struct snug_loading *l, const struct snug_parameter *p) {

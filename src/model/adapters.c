@@ -25,7 +25,7 @@ struct snug_adapter {
     const char *path;
     json_t *json;
     double r, alpha, dropout;
-    bool rslora, dora, bias_of_b, strict, all_linear;
+    bool rslora, dora, bias_of_b, strict, all_linear, ties;
     enum snug_adapter_biases biases;
     struct snug_regex *target, *excluded; /* where a text is given in place of a list */
     struct pattern *ranks, *alphas;
@@ -34,14 +34,26 @@ struct snug_adapter {
 
 const json_t *snug_adapter_json(const struct snug_adapter *adapter) { return adapter->json; }
 
+bool snug_adapter_ties(const struct snug_adapter *adapter) { return adapter->ties; }
+
 /* ---- adapter_config.json --------------------------------------------------------------------------------------- */
 
 /* Members that change what is computed, and that snug does not have. */
-static const char *const unsupported[] = {
-    "target_parameters", "layer_replication", "layers_pattern",      "alora_invocation_tokens",
-    "use_qalora",        "use_bdlora",        "arrow_config",        "eva_config",
-    "corda_config",      "kasa_config",       "lora_ga_config",      "monteclora_config",
-    "velora_config",     "megatron_config",   "ensure_weight_tying", NULL};
+static const char *const unsupported[] = {"target_parameters",
+                                          "layer_replication",
+                                          "layers_pattern",
+                                          "alora_invocation_tokens",
+                                          "use_qalora",
+                                          "use_bdlora",
+                                          "arrow_config",
+                                          "eva_config",
+                                          "corda_config",
+                                          "kasa_config",
+                                          "lora_ga_config",
+                                          "monteclora_config",
+                                          "velora_config",
+                                          "megatron_config",
+                                          NULL};
 
 /* Whether a member asks for nothing: null, false, an empty text, list or object. */
 static bool asks_nothing(const json_t *value) {
@@ -196,6 +208,7 @@ static snug_status read_numbers(struct snug_adapter *a) {
     RETURN_IF_ERROR(snug_json_real(a->ctx, a->path, a->json, "lora_dropout", 0, &a->dropout));
     RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "use_rslora", false, &a->rslora));
     RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "use_dora", false, &a->dora));
+    RETURN_IF_ERROR(snug_json_bool(a->ctx, a->path, a->json, "ensure_weight_tying", false, &a->ties));
     if (a->dora && a->bias_of_b)
         return snug_fail(a->ctx, SNUG_E_USAGE,
                          "%s: lora_bias and use_dora exclude each other, as in PEFT: leave one of them out", a->path);
@@ -306,7 +319,11 @@ static bool has_its_layer(const struct snug_adapter *a, const char *module) {
 }
 
 int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter) {
-    const json_t *list = json_object_get(adapter->json, "modules_to_save"), *name;
+    return snug_adapter_place(json_object_get(adapter->json, "modules_to_save"), parameter);
+}
+
+int64_t snug_adapter_place(const json_t *list, const char *parameter) {
+    const json_t *name;
     size_t i;
     /* As in PEFT: a module whose name ends with the one given, after any character, and all within it. */
     for (const char *dot = strchr(parameter, '.'); dot; dot = strchr(dot + 1, '.')) json_array_foreach(list, i, name) {

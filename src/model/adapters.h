@@ -53,6 +53,10 @@ snug_status snug_adapter_find_table(const struct snug_adapter *adapter, const ch
 /* The number of the name in modules_to_save to whose module the parameter, model.norm.weight, belongs, so that it is
  * trained and saved; -1: it is frozen. */
 int64_t snug_adapter_saves(const struct snug_adapter *adapter, const char *parameter);
+/* The same of such a list, or NULL. */
+int64_t snug_adapter_place(const json_t *list, const char *parameter);
+/* Whether the adapters of tied weights are tied, too (ensure_weight_tying). */
+bool snug_adapter_ties(const struct snug_adapter *adapter);
 
 /* Ends the names of rows of tokens that are trained, after their module's. */
 #define SNUG_TOKEN_ROWS "token_adapter.trainable_tokens_delta"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "model/build.h"
+#include "model/family.h"
 
 void snug_build_share(struct snug_builder *b, int32_t tensor) {
     if (b->status == SNUG_OK) b->program->tensors[tensor].identity = ++b->program->identities;
@@ -140,13 +141,29 @@ static void check_new_tokens(struct snug_builder *b, const json_t *ids, const ch
                   module, (long long)c->new_tokens, (long long)found);
 }
 
-/* One weight cannot have both in PEFT. */
+/* One weight cannot have both in PEFT, and adapters of tied weights are two here. */
 static void check_adapters(struct snug_builder *b, bool lora, struct snug_token_rows rows, const char *module) {
+    const bool tied = snug_head_of(b->config) == SNUG_HEAD_VOCABULARY && !b->config->own_decoder;
+    if (b->status == SNUG_OK && lora && tied && snug_adapter_ties(b->config->adapter))
+        b->status = snug_fail(b->program->ctx, SNUG_E_UNSUPPORTED,
+                              "ensure_weight_tying: target_modules name %s, and one adapter of the word table and the "
+                              "output is not supported yet: leave it out of target_modules",
+                              module);
     if (b->status == SNUG_OK && lora && rows.rows)
         b->status = snug_fail(b->program->ctx, SNUG_E_USAGE,
                               "%s has an adapter (target_modules) and rows of tokens that are trained "
                               "(trainable_token_indices), which PEFT refuses, too: leave it out of one of them",
                               module);
+}
+
+/* PEFT gives the output the rows of the word table, too, where it saves a copy of it as a whole: it stops. */
+static void check_copied(struct snug_builder *b, const char *output) {
+    if (b->status == SNUG_OK && b->config->copied_decoder && b->word_ids) /* which is then not saved itself */
+        b->status =
+            snug_fail(b->program->ctx, SNUG_E_USAGE,
+                      "modules_to_save names %s, and rows of the tied word table %s are trained "
+                      "(trainable_token_indices%s), for which PEFT has no form: name %s in modules_to_save, too",
+                      output, b->use.words, b->config->new_tokens ? ", new tokens" : "", b->use.words);
 }
 
 /* A tied table has one set of rows, unless the settings name others for the output. */
@@ -156,6 +173,11 @@ void snug_build_output_adapters(struct snug_builder *b, int64_t outputs, int64_t
     linear->lora = add_lora_of(b, outputs, inputs, name, snug_adapter_find_output);
     if (!adapter || b->status != SNUG_OK) return;
     const json_t *ids = snug_adapter_tokens(adapter, name, false);
+    if (!b->config->own_decoder && snug_adapter_ties(adapter) && ids && b->word_ids && !json_equal(ids, b->word_ids))
+        b->status = snug_fail(b->program->ctx, SNUG_E_USAGE,
+                              "ensure_weight_tying: trainable_token_indices names other ids of %s than of the word "
+                              "table, which PEFT refuses, too",
+                              name);
     const bool shared = !b->config->own_decoder && b->word_ids && (!ids || json_equal(ids, b->word_ids));
     snprintf(b->use.output, sizeof b->use.output, "%s", name);
     if (shared)
@@ -164,6 +186,7 @@ void snug_build_output_adapters(struct snug_builder *b, int64_t outputs, int64_t
         linear->rows = add_token_rows(b, ids, outputs, inputs, name);
     check_adapters(b, linear->lora.a, linear->rows, name);
     if (b->config->own_decoder) check_new_tokens(b, ids, name);
+    check_copied(b, name);
 }
 
 /* Equal parameters are needed by optimizers of whole parameters; a dropout of their own, by PEFT's results. */

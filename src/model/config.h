@@ -38,7 +38,9 @@ struct snug_config {
     enum snug_activation hidden_act;
     const char *hidden_act_name;
     bool tie_word_embeddings;            /* of the file that was read */
-    bool own_decoder;                    /* masked LM's decoder is not the word table */
+    bool own_decoder;                    /* a language model's decoder is not the word table */
+    bool copied_decoder;                 /* own_decoder, but the model's files have one weight of both:
+                                            snug_family_copy_decoder() */
     void *settings;                      /* those that the family alone has (its settings_size); NULL: none */
     struct snug_quantized quantized;     /* how linears store their weights, without rows and cols */
     struct snug_sentence *sentence;      /* of a sentence embedding, else NULL */

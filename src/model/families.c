@@ -46,6 +46,53 @@ void snug_family_decoder_name(const struct snug_config *config, char *name, size
     snprintf(name, size, "%s.weight", config->language_model->decoder);
 }
 
+/* Whether the word table is the weight of a decoder's module, too. */
+static bool is_tied(const struct snug_config *config) {
+    return snug_head_of(config) == SNUG_HEAD_VOCABULARY && !config->own_decoder && !config->language_model->reads_words;
+}
+
+/* Whether PEFT ties what it saves: it looks for these names alone. */
+static bool names_embeddings(const json_t *saved) {
+    const json_t *name;
+    bool found = false;
+    size_t i;
+    json_array_foreach(saved, i, name) {
+        const char *text = json_string_value(name), *dot = strrchr(text, '.'), *last = dot ? dot + 1 : text;
+        found |= strcmp(last, "embed_tokens") == 0 || strcmp(last, "lm_head") == 0;
+    }
+    return found;
+}
+
+snug_status snug_family_copy_decoder(snug_context *ctx, struct snug_config *config, const json_t *settings) {
+    const json_t *saved = json_object_get(settings, "modules_to_save");
+    char word[256], decoder[256];
+    if (!is_tied(config)) return SNUG_OK;
+    snug_family_word_name(config, word, sizeof word);
+    snug_family_decoder_name(config, decoder, sizeof decoder);
+    const bool words = snug_adapter_place(saved, word) >= 0, output = snug_adapter_place(saved, decoder) >= 0;
+    if (!words && !output) return SNUG_OK;
+    if (json_is_true(json_object_get(settings, "ensure_weight_tying")) && names_embeddings(saved)) {
+        if (ends_with(word, ".embed_tokens.weight")) return SNUG_OK;
+        return snug_fail(
+            ctx, SNUG_E_UNSUPPORTED,
+            "ensure_weight_tying is supported where the word table is embed_tokens and the output lm_head: "
+            "here they are %s and %s",
+            word, decoder);
+    }
+    config->own_decoder = config->copied_decoder = true;
+    const double values = (double)config->vocab_size * (double)config->embedding_size;
+    snug_log(
+        ctx, SNUG_LOG_INFO,
+        "modules_to_save: %s and %s, which are one weight in the model, are two with these adapters, as in PEFT; %s "
+        "trained: %.1f M parameters more (%.1f MiB in fp32)",
+        word, decoder,
+        words && output ? "both are"
+        : words         ? "the first is"
+                        : "the second is",
+        values / 1e6, 4 * values / 0x1p20);
+    return SNUG_OK;
+}
+
 /* As in transformers, where tying has one condition, tie_word_embeddings, but each pair of names is tied by itself. */
 static enum snug_stored_use language_model_parameter(const struct snug_config *config, char *name, size_t size) {
     const struct snug_language_model_names *names = config->language_model;
@@ -98,17 +145,15 @@ enum snug_task snug_family_task(const struct snug_family *family) {
 
 /* ---- programs ------------------------------------------------------------------------------------------------- */
 
-/* A tied word table would have to become two. */
-static snug_status check_tied(const struct snug_builder *b, const struct snug_parameter *p) {
-    char word[128];
-    if (p->lora || b->config->own_decoder || snug_head_of(b->config) != SNUG_HEAD_VOCABULARY) return SNUG_OK;
-    snug_family_word_name(b->config, word, sizeof word);
-    if (strcmp(word, p->name) != 0) return SNUG_OK;
-    return snug_fail(
-        b->program->ctx, SNUG_E_UNSUPPORTED,
-        "modules_to_save: %s is the decoder's weight, too (tie_word_embeddings), and PEFT would make two of "
-        "it, which is not supported yet",
-        word);
+/* The number of the name in modules_to_save that saves p. A tied word table is saved by the decoder's, too. */
+static int64_t find_saved(const struct snug_builder *b, const struct snug_parameter *p) {
+    const struct snug_config *c = b->config;
+    const int64_t saved = p->lora ? -1 : snug_adapter_saves(c->adapter, p->name);
+    char word[256], decoder[256];
+    if (saved >= 0 || !is_tied(c)) return saved;
+    snug_family_word_name(c, word, sizeof word);
+    snug_family_decoder_name(c, decoder, sizeof decoder);
+    return strcmp(p->name, word) == 0 ? snug_adapter_saves(c->adapter, decoder) : saved;
 }
 
 static bool is_adapted(const struct snug_program *program, const char *module) {
@@ -151,12 +196,13 @@ static snug_status freeze_base(struct snug_builder *b) {
     struct snug_program *program = b->program;
     for (size_t i = 0; i < program->parameter_count; i++) {
         struct snug_parameter *p = &program->parameters[i];
-        const int64_t saved = p->lora ? -1 : snug_adapter_saves(adapter, p->name);
+        const int64_t saved = find_saved(b, p);
         p->adapter = p->lora || saved >= 0 || is_trained_bias(b, p);
         program->tensors[p->tensor].trainable = p->adapter;
         if (saved >= 0) b->use.saved[saved] = true;
-        if (p->adapter) RETURN_IF_ERROR(check_tied(b, p));
-        if (p->by_vocabulary && !p->shape[1] && !p->adapter && b->config->own_decoder && b->config->new_tokens)
+        p->output = saved >= 0 && p->by_vocabulary && p->shape[1] && snug_adapter_ties(adapter) && is_tied(b->config);
+        if (p->by_vocabulary && !p->shape[1] && !p->adapter && b->config->own_decoder && !b->config->copied_decoder &&
+            b->config->new_tokens)
             return snug_fail(program->ctx, SNUG_E_UNSUPPORTED,
                              "%s has values for %lld new tokens, which no file of the model has, and adapters are "
                              "trained beside: name its module in --lora_modules_to_save, or leave the tokens out",

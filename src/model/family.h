@@ -66,6 +66,7 @@ struct snug_language_model_names {
     const char *decoder;      /* its weight is the word table, or a table of its own */
     const char *bias; /* the decoder's, or NULL; a second name of it, or NULL, which the model reads in transformers: */
     const char *decoder_bias;
+    bool reads_words; /* the decoder is no module: in transformers it reads the word table's weight */
 };
 
 /* A built-in shape for --config_name, which needs no file. */
@@ -182,5 +183,9 @@ enum snug_stored_use snug_family_parameter(const struct snug_config *config, con
 /* The full names of the word table's weight and, of masked LM, the decoder's. */
 void snug_family_word_name(const struct snug_config *config, char *name, size_t size);
 void snug_family_decoder_name(const struct snug_config *config, char *name, size_t size);
+/* Where the settings of adapters (adapter_config.json) save the module of a tied word table or decoder: as in PEFT,
+   whose module is a copy of the model's, they are two weights from then on, of which those that are named are trained.
+   Its log entry names the bytes. With ensure_weight_tying they stay one. Before the model is built. */
+snug_status snug_family_copy_decoder(snug_context *ctx, struct snug_config *config, const json_t *settings);
 
 #endif

@@ -186,20 +186,30 @@ static snug_status make_zeros(const void *user, int64_t first, int64_t count, vo
     return SNUG_OK;
 }
 
+/* By whose name its random values are drawn: a decoder that is a copy of the word table has that one's. */
+static const char *drawn_as(const struct snug_config *config, const struct snug_parameter *parameter,
+                            char word[sizeof parameter->name]) {
+    char decoder[sizeof parameter->name];
+    if (!config->copied_decoder) return parameter->name;
+    snug_family_decoder_name(config, decoder, sizeof decoder);
+    snug_family_word_name(config, word, sizeof decoder);
+    return strcmp(parameter->name, decoder) == 0 ? word : parameter->name;
+}
+
 /* The rows of new tokens, if the parameter has any; old makes its other rows. */
 static snug_status add_new_rows(const struct target *to, snug_make_fn *old, const void *user) {
     const struct snug_parameter *p = to->parameter;
     const int64_t added = p->by_vocabulary ? to->config->new_tokens : 0, cols = p->shape[1] ? p->shape[1] : 1;
     const int64_t rows = p->shape[0] - added, part = snug_new_rows_part(cols);
-    char name[sizeof p->name + 8];
+    char name[sizeof p->name + 8], word[sizeof p->name];
     if (!added) return SNUG_OK;
     /* transformers pads the bias of a tied decoder with zeros. */
-    if (!p->shape[1] && !to->config->own_decoder)
+    if (!p->shape[1] && (!to->config->own_decoder || to->config->copied_decoder))
         return snug_parameter_fill(to->program, to->memory, p, rows, added, make_zeros, NULL);
     struct snug_block room;
     RETURN_IF_ERROR(
         snug_block_host(to->program->ctx, cols * (int64_t)sizeof(double) + part * (int64_t)sizeof(float), &room));
-    snprintf(name, sizeof name, "%s new", p->name);
+    snprintf(name, sizeof name, "%s new", drawn_as(to->config, p, word));
     struct snug_new_rows drawn = {.old = old,
                                   .user = user,
                                   .rows = rows,
@@ -218,7 +228,9 @@ static snug_status add_new_rows(const struct target *to, snug_make_fn *old, cons
 
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
-    const struct initialisation init = {config, parameter, snug_draw_of(parameter->name, seed), threads_of(memory)};
+    char word[sizeof parameter->name];
+    const struct initialisation init = {config, parameter, snug_draw_of(drawn_as(config, parameter, word), seed),
+                                        threads_of(memory)};
     const struct target to = {program, config, memory, parameter, seed};
     RETURN_IF_ERROR(
         snug_parameter_fill(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init));
@@ -498,6 +510,16 @@ static snug_status check_again(const struct snug_loading *l, const struct snug_s
     return SNUG_OK;
 }
 
+bool snug_loading_copies(const struct snug_loading *l, size_t *word, size_t *decoder) {
+    char name[256];
+    if (!l->config->copied_decoder) return false;
+    snug_family_word_name(l->config, name, sizeof name);
+    *word = (size_t)snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+    snug_family_decoder_name(l->config, name, sizeof name);
+    *decoder = (size_t)snug_hash_map_find(&l->names, "", 0, name, strlen(name));
+    return !l->loaded[*decoder];
+}
+
 /* A list of names for the log, truncated if it is long. */
 struct names {
     char text[1200];
@@ -538,6 +560,9 @@ static snug_status load_all(const struct snug_loading *l) {
     size_t used = 0;
     RETURN_IF_ERROR(load_those(l, SNUG_STORED_PARAMETER, &unused, &used));
     RETURN_IF_ERROR(load_those(l, SNUG_STORED_SPARE, &unused, &used));
+    size_t word, decoder;
+    if (snug_loading_copies(l, &word, &decoder) && l->loaded[word])
+        RETURN_IF_ERROR(snug_load_one(l, l->loaded[word], decoder));
     if (!used)
         return snug_fail(l->ctx, SNUG_E_INPUT, "%s: none of its %zu tensors belongs to a %s model", l->path,
                          l->files->count, l->config->family->name);

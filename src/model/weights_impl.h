@@ -30,5 +30,7 @@ snug_status snug_loading_open(struct snug_loading *l, const struct snug_folder *
                               struct snug_weight_source *from);
 /* Loads a stored tensor into a parameter, and notes it in l->loaded. */
 snug_status snug_load_one(const struct snug_loading *l, const struct snug_stored_tensor *stored, size_t index);
+/* Whether the decoder is a copy of the word table, and the files have no tensor of its own: gives their numbers. */
+bool snug_loading_copies(const struct snug_loading *l, size_t *word, size_t *decoder);
 
 #endif

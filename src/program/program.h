@@ -107,6 +107,7 @@ struct snug_parameter {
     bool head;          /* belongs to the task head */
     bool by_depth;      /* normal values have a deviation smaller by sqrt(2 layers), as GPT-2's outputs of blocks */
     bool by_vocabulary; /* its rows are the vocabulary's tokens */
+    bool output;        /* adapter: a word table that PEFT's files have as lm_head.weight, too */
     bool has_zero_row;
     int32_t tokens;   /* ROWS: which they are, the tensor that EMBED reads */
     int64_t zero_row; /* row of a table that is initialised to zeros, as for nn.Embedding's padding_idx */

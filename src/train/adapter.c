@@ -236,17 +236,6 @@ static void name_module(const char *weight, char *name, size_t size) {
     snprintf(name, size, "%.*s", (int)(end - begin), begin);
 }
 
-/* Whether the weight's module is saved as a whole: its name ends with one of the arguments'. */
-static bool is_saved(const struct snug_adapter_source *from, const char *weight) {
-    const size_t size = strlen(weight) - strlen(".weight");
-    for (const char *at = from->args->lora_modules_to_save; at && *at; at += *at == ',') {
-        const size_t length = strcspn(at, ",");
-        if (length && length <= size && strncmp(weight + size - length, at, length) == 0) return true;
-        at += length;
-    }
-    return false;
-}
-
 /* The list of a module's ids in an object of them, which is new if there is none. */
 static json_t *ids_of_module(json_t *object, const char *module) {
     json_t *list = json_object_get(object, module);
@@ -258,7 +247,7 @@ static json_t *ids_of_module(json_t *object, const char *module) {
 
 /* The rows of new tokens are trained, of the word table, and of an output of its own: no file has them, so that the
    adapter's must. A list is of the word table alone. */
-static snug_status add_new_tokens(const struct snug_adapter_source *from, json_t **tokens) {
+static snug_status add_new_tokens(const struct snug_adapter_source *from, const json_t *saved, json_t **tokens) {
     const struct snug_config *config = from->config;
     const bool untied = snug_head_of(config) == SNUG_HEAD_VOCABULARY && config->own_decoder;
     char word[256], decoder[256], words[64], output[64];
@@ -270,11 +259,11 @@ static snug_status add_new_tokens(const struct snug_adapter_source *from, json_t
         json_decref(*tokens);
         *tokens = object;
     }
-    if (!is_saved(from, word)) add_new_ids(ids_of_module(*tokens, words), config);
+    if (snug_adapter_place(saved, word) < 0) add_new_ids(ids_of_module(*tokens, words), config);
     if (untied) {
         snug_family_decoder_name(config, decoder, sizeof decoder);
         name_module(decoder, output, sizeof output);
-        if (!is_saved(from, decoder)) add_new_ids(ids_of_module(*tokens, output), config);
+        if (snug_adapter_place(saved, decoder) < 0) add_new_ids(ids_of_module(*tokens, output), config);
     }
     return *tokens ? SNUG_OK : snug_fail(from->args->ctx, SNUG_E_MEMORY, "out of memory while listing new tokens");
 }
@@ -353,9 +342,10 @@ static snug_status describe(const struct snug_adapter_source *from, json_t **to)
     snug_json_add(to, "use_dora", json_boolean(args->use_dora));
     snug_json_add(to, "use_rslora", json_boolean(args->use_rslora));
     RETURN_IF_ERROR(add_tokens(from, to));
+    RETURN_IF_ERROR(snug_family_copy_decoder(args->ctx, from->config, *to));
     if (from->config->new_tokens) {
         json_t *tokens = json_incref(json_object_get(*to, "trainable_token_indices"));
-        const snug_status status = add_new_tokens(from, &tokens);
+        const snug_status status = add_new_tokens(from, json_object_get(*to, "modules_to_save"), &tokens);
         snug_json_add(to, "trainable_token_indices", tokens);
         RETURN_IF_ERROR(status);
     }
@@ -404,7 +394,8 @@ static snug_status read_folder(const struct snug_adapter_source *from, struct sn
     char *path;
     json_t *json;
     RETURN_IF_ERROR(read_config(from->args->ctx, from->folder, &path, &json));
-    const snug_status status = take(from, path, &json, false, out);
+    snug_status status = take(from, path, &json, false, out);
+    if (status == SNUG_OK) status = snug_family_copy_decoder(from->args->ctx, from->config, snug_adapter_json(*out));
     json_decref(json);
     free(path);
     return status;

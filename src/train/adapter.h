@@ -22,7 +22,7 @@ snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *mod
 /* What a run's adapters follow from. */
 struct snug_adapter_source {
     const struct snug_args *args;
-    const struct snug_config *config;         /* with the task */
+    struct snug_config *config;               /* with the task; it may get a decoder of its own */
     const struct snug_folder *model, *folder; /* without paths: none */
     bool trains, plans;
 };

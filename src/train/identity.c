@@ -42,7 +42,7 @@ static void add_model(json_t **to, const struct snug_config *c) {
     if (c->summary_dropout > 0) snug_json_add(to, "summary_dropout", snug_json_number(c->summary_dropout));
     snug_json_add(to, "pad_token_id", json_integer(c->pad_token_id));
     snug_json_add(to, "hidden_act", json_string(c->hidden_act_name));
-    snug_json_add(to, "tie_word_embeddings", json_boolean(!c->own_decoder));
+    snug_json_add(to, "tie_word_embeddings", json_boolean(!c->own_decoder || c->copied_decoder));
     if (c->family->identify) c->family->identify(to, c);
 }
 

@@ -296,21 +296,20 @@ static snug_status find_part(const struct snug_merged *m, const char *module, co
     return check_shape(m, m->folder.path, *out, &program->parameters[i]);
 }
 
-/* The tensor of the base model, or of the adapter's, in which a parameter is trained as a whole. */
-static const struct snug_stored_tensor *find_stored(const struct snug_merged *m, const struct snug_parameter *p) {
+/* The base model's tensor of a parameter, or NULL: of a decoder that the base model has not, the word table's. */
+static const struct snug_stored_tensor *find_base(const struct snug_merged *m, const char *parameter) {
     char word[256], decoder[256];
-    const struct snug_stored_tensor *stored =
-        find(m, p->adapter ? &m->own : &m->base, p->adapter ? SNUG_ADAPTER_PREFIX : "", p->name);
+    const struct snug_stored_tensor *stored = find(m, &m->base, "", parameter);
     if (stored || !m->untied) return stored;
     snug_family_word_name(&m->config, word, sizeof word);
     snug_family_decoder_name(&m->config, decoder, sizeof decoder);
-    return strcmp(p->name, decoder) == 0 ? find(m, &m->base, "", word) : NULL;
+    return strcmp(parameter, decoder) == 0 ? find(m, &m->base, "", word) : NULL;
 }
 
 static snug_status find_weight(struct snug_merged *m, const struct snug_parameter *p, struct snug_origin *o) {
     const char *folder = p->adapter ? m->folder.path : m->model.path;
     o->files = p->adapter ? &m->own : &m->base;
-    o->weight = find_stored(m, p);
+    o->weight = p->adapter ? find(m, &m->own, SNUG_ADAPTER_PREFIX, p->name) : find_base(m, p->name);
     if (!o->weight && !m->folder.path)
         return snug_fail(m->ctx, SNUG_E_INPUT, "%s: there is no tensor %s", folder, p->name);
     if (!o->weight)
@@ -334,7 +333,7 @@ static snug_status find_weight(struct snug_merged *m, const struct snug_paramete
     if (!snug_weight_has_shape(&seen, p, p->shape[0] - added)) RETURN_IF_ERROR(check_shape(m, folder, &seen, p));
     struct snug_tensor *tensor = &m->program.tensors[p->tensor];
     /* The type that the base model has it in, also of what was trained in its place. */
-    const struct snug_stored_tensor *like = p->adapter ? find(m, &m->base, "", p->name) : &seen;
+    const struct snug_stored_tensor *like = p->adapter ? find_base(m, p->name) : &seen;
     if (snug_args_is_set(m->args, "dtype"))
         tensor->dtype = strcmp(m->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     else if (like)
@@ -453,13 +452,16 @@ static snug_status open_model(struct snug_merged *m, bool with_adapters,
     RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->model, weights, &m->base));
     if (adapted) RETURN_IF_ERROR(snug_safetensors_open(m->ctx, &m->folder, SNUG_ADAPTER_WEIGHTS, &m->own));
     RETURN_IF_ERROR(build(m));
-    if (!m->config.own_decoder && adapts_tied(m)) {
+    const bool adapted_one = !m->config.own_decoder && adapts_tied(m);
+    m->untied = adapted_one || m->config.copied_decoder;
+    if (m->untied) {
         snug_log(m->ctx, SNUG_LOG_INFO,
-                 "the adapters change one of the word table and the decoder's weight, which are one in %s: the merged "
-                 "model has two (\"tie_word_embeddings\": false)",
+                 "the adapters change one of the word table and the decoder's weight, or each by itself, which are one "
+                 "in %s: the merged model has two (\"tie_word_embeddings\": false)",
                  m->model.path);
-        m->untied = true;
         RETURN_IF_ERROR(snug_config_untie(m->ctx, &m->config));
+    }
+    if (adapted_one) {
         snug_program_free(&m->program);
         snug_program_init(&m->program, m->ctx);
         RETURN_IF_ERROR(build(m));

@@ -53,7 +53,11 @@ static snug_status build(const struct snug_setup *run, struct snug_args *args, c
     setup.args = args;
     setup.config.quantized.type = SNUG_CODES_NONE; /* codes cannot be trained */
     for (int i = 0; i < asked->count; i++) pipelines[asked->programs[i].role] = asked->programs[i].pipeline;
-    if (kind == SNUG_TRAINING_FULL) setup.config.adapter = NULL;
+    if (kind == SNUG_TRAINING_FULL) {
+        setup.config.adapter = NULL;
+        setup.config.own_decoder &= !setup.config.copied_decoder;
+        setup.config.copied_decoder = false;
+    }
     if (kind == SNUG_TRAINING_QLORA)
         setup.config.quantized = run->config.quantized.type ? run->config.quantized : snug_args_quantized(args);
     snug_status status = SNUG_OK;

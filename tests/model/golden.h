@@ -254,6 +254,7 @@ static void golden_adapter(struct golden *g, const char *folder) {
     assert_int_equal(snug_json_read(g->ctx, NULL, path, &json), SNUG_OK);
     if (snug_adapter_read(g->ctx, path, json, g->config.family->lora_targets, false, &g->adapter) != SNUG_OK)
         fail_msg("%s", snug_error_message(g->ctx));
+    if (snug_family_copy_decoder(g->ctx, &g->config, json) != SNUG_OK) fail_msg("%s", snug_error_message(g->ctx));
     g->config.adapter = g->adapter;
     json_decref(json);
 }

@@ -512,7 +512,6 @@ FIXTURE_TEST(arguments_are_refused) {
         {CLASSIFIER "rank_pattern={\"query\":0}", "rank_pattern of \"query\" must be a number", SNUG_E_INPUT},
         {CLASSIFIER "alpha_pattern=@missing.json", "missing.json", SNUG_E_IO},
         {CLASSIFIER "alpha_pattern={\"a\"", "alpha_pattern", SNUG_E_INPUT},
-        {DECODER "lora_modules_to_save=embed_tokens", "tie_word_embeddings", SNUG_E_UNSUPPORTED},
         {"config_name= model_name_or_path=@mlm task=mlm train_file=@train.txt use_peft=True lora_task_type=SEQ_CLS",
          "the task is mlm: leave it out", SNUG_E_USAGE},
         {"config_name= model_name_or_path=@mpnet_base use_peft=True", "PEFT has no default of target_modules",

@@ -29,6 +29,11 @@ CASES = [
     ("llama", "clm", ["--lora_target_modules", "embed_tokens,lm_head,q_proj", "--use_rslora"]),
     ("gpt2", "clm", ["--lora_target_modules", "c_attn,c_fc", "--use_dora"]),
     ("gemma", "clm", ["--lora_target_modules", "embed_tokens,q_proj"]),
+    # of tied models: two weights
+    ("gemma", "clm", ["--lora_target_modules", "q_proj", "--lora_modules_to_save", "embed_tokens"]),
+    ("smollm3", "clm", ["--lora_target_modules", "q_proj", "--lora_modules_to_save", "lm_head"]),
+    ("gemma2", "clm", ["--lora_target_modules", "q_proj", "--lora_modules_to_save", "embed_tokens,lm_head"]),
+    ("gpt2", "clm", ["--lora_modules_to_save", "wte,lm_head"]),
 ]
 
 

@@ -33,9 +33,12 @@ DEFAULTS = ["bert", "roberta", "xlm-roberta", "electra", "llama", "mistral", "ge
 OUTPUT = {"llama": "lm_head", "gpt2": "lm_head", "roberta": "lm_head.decoder", "modernbert": "decoder"}
 # The word table, and the families that have a case of the other kinds.
 WORDS = {"llama": "embed_tokens", "gemma": "embed_tokens", "gpt2": "wte", "bert": "word_embeddings", "modernbert": "tok_embeddings"}
+SAVED_WORDS = WORDS | {"roberta": "word_embeddings"}
 FURTHER = {"biases": ["bert", "roberta", "gpt2", "modernbert", "qwen2"], "own_biases": ["bert", "gpt2", "roberta"],
            "words": list(WORDS), "dora": ["bert", "gpt2", "llama", "qwen2", "deberta-v2"], "dora_patterns": ["gpt2", "gemma2"],
-           "tokens": ["bert", "gpt2", "llama", "gemma", "modernbert"], "two_tokens": ["llama", "gpt2", "gemma2"]}
+           "tokens": ["bert", "gpt2", "llama", "gemma", "modernbert"], "two_tokens": ["llama", "gpt2", "gemma2"],
+           "saved_words": ["gemma", "gpt2", "roberta"], "saved_output": ["gemma", "roberta"], "saved_both": ["gemma", "roberta"],
+           "saved_rows": ["gemma"], "saved_tied": ["gemma"]}
 # Rows of tokens that are trained: of the word table, and so of a tied output; or of both by themselves.
 TOKENS, OUTPUT_TOKENS = [7, 3, 11, 20, 5, 58], [3, 12, 0]
 
@@ -86,6 +89,15 @@ def kinds_of(model_type, model, tied):
         "tokens": {"target_modules": names[:1], "trainable_token_indices": TOKENS},
         "two_tokens": {"target_modules": names[:1],
                        "trainable_token_indices": {WORDS.get(model_type, "embed_tokens"): TOKENS, "lm_head": OUTPUT_TOKENS}},
+    }
+    saved, output = SAVED_WORDS.get(model_type), OUTPUT.get(model_type, "lm_head")
+    # Of a tied model: in PEFT two weights, of which those that are named are trained, unless they are tied.
+    further |= {
+        "saved_words": {"target_modules": names[:1], "modules_to_save": [saved]},
+        "saved_output": {"target_modules": names[:1], "modules_to_save": [output]},
+        "saved_both": {"target_modules": names[:1], "modules_to_save": [saved, output]},
+        "saved_rows": {"target_modules": names[:1], "modules_to_save": [saved], "trainable_token_indices": {output: OUTPUT_TOKENS}},
+        "saved_tied": {"target_modules": names[:1], "modules_to_save": [saved, output], "ensure_weight_tying": True},
     }
     if OUTPUT.get(model_type):
         kinds["output"] = {"target_modules": [names[0], OUTPUT[model_type]]}
@@ -139,7 +151,7 @@ def write_case(folder, base, case, settings):
                 p.mul_(1 + 0.2 * torch.randn_like(p))
             elif p.requires_grad and "lora_" in name:
                 p.normal_(0.0, 0.15)
-            elif "trainable_tokens" in name:
+            elif "trainable_tokens" in name or (case["name"].split("/")[1].startswith("saved_") and "modules_to_save" in name and p.requires_grad):
                 p.add_(0.1 * torch.randn_like(p))
     peft.save_pretrained(folder)
     (folder / "README.md").unlink()

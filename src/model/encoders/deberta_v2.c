@@ -115,7 +115,8 @@ static const struct snug_language_model_names legacy = {.dense = "cls.prediction
 static const struct snug_language_model_names newer = {.dense = "lm_predictions.lm_head.dense",
                                                        .norm = "lm_predictions.lm_head.LayerNorm",
                                                        .decoder = "lm_predictions.lm_head.decoder",
-                                                       .bias = "lm_predictions.lm_head.bias"};
+                                                       .bias = "lm_predictions.lm_head.bias",
+                                                       .reads_words = true};
 
 static void read(struct snug_reading *r) {
     struct snug_config *c = r->config;
