@@ -11,6 +11,7 @@
 #include "io/json.h"
 #include "model/decoders/decoder.h"
 #include "model/family.h"
+#include "model/quantization.h"
 #include "run/runner.h"
 #include "sanitized.h"
 #include "scratch.h"
@@ -33,6 +34,7 @@ struct sizes {
     bool device, asynchronous, follows;
     enum snug_dtype weights, compute;
     int64_t heads; /* 0: the file's; else so many, of one key and value, and other weights */
+    struct snug_quantized codes;
 };
 
 static snug_status copy_here(snug_context *ctx, void *to, const void *from, int64_t bytes) {
@@ -80,6 +82,7 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
         m->config.num_attention_heads = sizes->heads;
         ((struct snug_decoder *)m->config.settings)->kv_heads = 1;
     }
+    if (sizes->codes.type) assert_ok(s, snug_config_quantize(s->ctx, &m->config, &sizes->codes, NULL));
     snug_program_init(&m->program, s->ctx);
     m->program.longest = sizes->longest;
     m->program.capacity[SNUG_EXTENT_TOKENS] = sizes->tokens;
@@ -89,6 +92,7 @@ static void open_model(struct scratch *s, const char *name, const struct snug_ba
     m->program.top_count = sizes->top;
     m->program.compute = sizes->compute;
     assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
+    assert_ok(s, snug_program_quantize(&m->program, &m->config, false));
     assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1, .weights = sizes->weights}));
     m->device = *backend;
     m->device.on_device |= sizes->device;
@@ -308,6 +312,31 @@ FIXTURE_TEST(test_answers_are_those_of_transformers) {
                      false); /* as the files have them: the same values */
         if (!SANITIZED) check_family(s, snug_backend_reference(), name, cases, seed, 7, SNUG_F32, false, false);
     }
+    json_decref(golden);
+}
+
+/* Of weights of 4 bits, those of transformers with the values of bitsandbytes' codes. */
+FIXTURE_TEST(test_answers_of_codes_are_those_of_transformers) {
+    uint64_t seed;
+    size_t i, k;
+    json_t *golden = read_golden(s, &seed), *codes, *c;
+    json_array_foreach(json_object_get(golden, "quantized"), i, codes) {
+        const char *name = json_string_value(json_object_get(codes, "family"));
+        const bool nf4 = strcmp(json_string_value(json_object_get(codes, "type")), "nf4") == 0;
+        const bool half = strcmp(json_string_value(json_object_get(codes, "dtype")), "bfloat16") == 0;
+        const struct sizes sizes = {.rows = 8,
+                                    .tokens = 96,
+                                    .longest = 26,
+                                    .pages = 40,
+                                    .codes = {.type = nf4 ? SNUG_CODES_NF4 : SNUG_CODES_FP4,
+                                              .rounded = half ? SNUG_BF16 : SNUG_F32,
+                                              .nested = json_is_true(json_object_get(codes, "nested"))}};
+        struct model m;
+        open_model(s, name, i % 2 ? snug_backend_reference() : snug_backend_cpu(), &sizes, &m);
+        json_array_foreach(json_object_get(codes, "cases"), k, c) check_case(s, &m, name, k, c, seed);
+        close_model(&m);
+    }
+    assert_int_equal(i, 5);
     json_decref(golden);
 }
 

@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/generation.json: what transformers' generate() answers with the tiny decoders of
-tests/golden/families, in fp32: greedily, drawn with the uniform numbers of core/philox.h, by beam search.
+tests/golden/families, in fp32: greedily, drawn with the uniform numbers of core/philox.h, by beam search. "quantized" has the
+answers of models whose linears have the values of bitsandbytes' 4-bit codes.
 
-    python tools/golden/generation.py        (needs torch and transformers)
+    python tools/golden/generation.py        (needs torch, transformers, accelerate and bitsandbytes)
 """
 import json
 import pathlib
 import random
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, logging
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, logging
+
+import quantized
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAMILIES = ROOT / "tests" / "golden" / "families"
 SAMPLE = 7  # SNUG_PHILOX_SAMPLE
 SEED = 0x123456789
 NAMES = {"gpt2", "phi3", "ministral3"}  # their positions, or their rotations, end early
+# the family, the codes, double quantization, the type to which their values are rounded
+QUANTIZED = [("llama", "nf4", True, "float32"), ("llama", "fp4", False, "bfloat16"), ("gpt2", "nf4", True, "float32"),
+             ("gemma2", "nf4", False, "bfloat16"), ("phi3", "nf4", True, "bfloat16")]
 
 
 def philox(counter, key):
@@ -110,6 +116,21 @@ def cases_of(name, model, draw):
     return cases
 
 
+def quantized_cases(name, kind, nested, dtype):
+    """Of the model with the values that its codes stand for."""
+    folder, draw = FAMILIES / name / "clm", random.Random(name + kind)
+    load = lambda **more: AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), attn_implementation="eager", **more)
+    codes = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=nested, bnb_4bit_compute_dtype=torch.float32)
+    model = quantized.dequantized(load(quantization_config=codes, device_map="cpu"), load()).float()
+    plain = load().float().eval()
+    model.generation_config = plain.generation_config = GenerationConfig()
+    prompts = [[draw.randrange(model.config.vocab_size) for _ in range(count)] for count in (1, 7, 4, 9)]
+    cases = [answer(model, prompt, {"max_new_tokens": 14}) for prompt in prompts]
+    cases.append(answer(model, prompts[1], {"max_new_tokens": 10, "num_beams": 3, "num_return_sequences": 2, "eos_token_id": [999]}))
+    assert cases != [answer(plain, c["prompt"], c["options"]) for c in cases]
+    return {"family": name, "type": kind, "nested": nested, "dtype": dtype, "cases": cases}
+
+
 def main():
     logging.set_verbosity_error()
     torch.manual_seed(0)
@@ -120,7 +141,8 @@ def main():
         model.generation_config = GenerationConfig()
         written[name] = cases_of(name, model, random.Random(name))
         print(name, len(written[name]))
-    text = json.dumps({"seed": SEED, "families": written}, separators=(",", ":"))
+    codes = [quantized_cases(*form) for form in QUANTIZED]
+    text = json.dumps({"seed": SEED, "families": written, "quantized": codes}, separators=(",", ":"))
     (ROOT / "tests" / "golden" / "generation.json").write_text(text.replace('},{"prompt"', '},\n{"prompt"') + "\n")
 
 
