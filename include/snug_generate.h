@@ -33,6 +33,7 @@ typedef struct snug_answer {
     const float *log_probabilities; /* of the tokens, by the model itself, before temperature and penalties */
     double score;     /* with num_beams: the sum of log-probabilities, over length^length_penalty; else NaN */
     const char *stop; /* why it ended: "eos", "length" or "stop_string" */
+    int64_t beams;    /* of its search, of which --fit may have chosen fewer than num_beams; 1: it was not searched */
 } snug_answer;
 
 /* A status other than SNUG_OK ends the call with it. */

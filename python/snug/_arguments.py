@@ -349,9 +349,6 @@ class _Of3(TypedDict, total=False):
     layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"""
     update_in_backward: Optional[bool]
     """update weights in backward and free each gradient; with clipping, backward runs twice (snug's own) [False]"""
-    fit: Optional[bool]
-    """if the run exceeds its memory limit, add the cheapest methods that make it fit; arguments that are set do not change
-    (snug's own) [False]"""
     dataloader_drop_last: Optional[bool]
     """drop an epoch's last incomplete batch [False]"""
     eval_strategy: Optional[Literal["no", "steps", "epoch"]]
@@ -498,6 +495,9 @@ class _Of7(TypedDict, total=False):
     [0]"""
     stop_strings: Optional[str]
     """texts that end an answer: one, or a JSON list of them"""
+    fit: Optional[bool]
+    """if the run exceeds its memory limit, add the cheapest methods that make it fit; arguments that are set do not change.
+    Answers: fewer prompts at a time, and where one does not fit, as many beams as do (snug's own) [False]"""
 
 
 class _Of12(TypedDict, total=False):

@@ -196,6 +196,7 @@ class GivenAnswer(Structure):
         ("log_probabilities", c_void_p),
         ("score", c_double),
         ("stop", c_char_p),
+        ("beams", c_int64),
     ]
 
 

@@ -30,6 +30,7 @@ class Answer:
     score: float  #: of beam search; else nan
     stop: str  #: why it ended: "eos", "length" or "stop_string"
     prompt: str  #: of a chat, as the chat template makes it
+    beams: int  #: of its search: with fit, maybe fewer than num_beams; 1: it was not searched
 
 
 class _Call:
@@ -65,6 +66,7 @@ class _Call:
                 score=answer.score,
                 stop=text_of(answer.stop),
                 prompt=text_of(answer.prompt),
+                beams=answer.beams,
             )
         )
         return OK

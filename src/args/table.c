@@ -414,7 +414,7 @@ const struct snug_argument snug_arguments[] = {
     FLAG(
         fit, "", MACHINE, "False",
         "if the run exceeds its memory limit, add the cheapest methods that make it fit; arguments that are set do not "
-        "change (snug's own)"),
+        "change. Answers: fewer prompts at a time, and where one does not fit, as many beams as do (snug's own)"),
     COUNT(per_device_eval_batch_size, "per_gpu_eval_batch_size", MACHINE, "8", "[1,65536]",
           "batch size of evaluation and prediction"),
     COUNT(threads, "", MACHINE, "0", "[0,4096]", "CPU threads; 0: all cores that the process may use (snug's own)"),

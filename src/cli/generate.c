@@ -27,6 +27,7 @@ static snug_status put_json(struct cli *cli, const snug_answer *answer) {
     cli_add(&object, "token_ids", ids);
     cli_add(&object, "log_probabilities", reals(answer->log_probabilities, answer->count));
     if (!isnan(answer->score)) cli_add(&object, "score", cli_real(answer->score));
+    cli_add(&object, "num_beams", json_integer(answer->beams));
     cli_add(&object, "stop", cli_string(answer->stop));
     const snug_status status = cli_put_json(cli, object, 9);
     return status == SNUG_OK ? cli_put(cli, "") : status; /* answers come one by one */

@@ -16,7 +16,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_TRAINING                                                                                                    \
     " train_file max_train_samples validation_split_percentage do_regression overwrite_output_dir "                    \
     "resume_from_checkpoint report_to logging_dir "                                                                    \
-    "gradient_checkpointing recompute update_in_backward fit gpu dataloader_drop_last "
+    "gradient_checkpointing recompute update_in_backward gpu dataloader_drop_last "
 /* Arguments of prediction only, and those of results of classes. */
 #define OF_PREDICTION                                                                                                  \
     " test_file max_predict_samples csv_escape_formulas text text_pair keep_columns return_all_scores top_k "
@@ -63,7 +63,7 @@ const struct cli_help cli_helps[] = {
      "predict_results.json there.",
      STRATEGY TRAINING,
      OF_TRAINING OF_GENERATION OF_COMPARING OF_EXPORT OF_EMBEDDING OF_RETRIEVAL
-     " validation_file max_eval_samples line_by_line block_size completion_only_loss "
+     " fit validation_file max_eval_samples line_by_line block_size completion_only_loss "
      "assistant_only_loss chat_template_path chat_template_date mlm_probability whole_word_mask ",
      NULL,
      OF_MOST " test_file text text_pair keep_columns return_all_scores top_k threshold max_predict_samples "
@@ -113,7 +113,7 @@ const struct cli_help cli_helps[] = {
      "",
      OF_GENERATION
      "log_level model_name_or_path tokenizer_name cache_dir model_revision max_seq_length "
-     "chat_template_path chat_template_date top_k seed dtype bf16_full_eval device use_cpu threads memory_budget ",
+     "chat_template_path chat_template_date top_k seed dtype bf16_full_eval device use_cpu threads memory_budget fit ",
      " model_name_or_path max_seq_length max_new_tokens do_sample temperature top_k top_p seed device ",
      {{"max_seq_length", "4096, or the model's positions"}, {"max_new_tokens", "the rest of max_seq_length"}},
      .operand = "DIR"},

@@ -209,6 +209,8 @@ snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callba
     RETURN_IF_ERROR(evaluate(s, callbacks));
     RETURN_IF_ERROR(snug_metric_accumulator_result(s->accumulator, metrics));
     if (snug_setup_answers(&s->job.setup)) RETURN_IF_ERROR(snug_session_answer(s, callbacks, metrics));
+    const struct snug_generation_setup *g = &s->job.setup.generation;
+    if (g->how.search.beams < g->asked_beams) add_metric(metrics, "eval_num_beams", (double)g->how.search.beams);
     const double seconds = snug_seconds() - begin;
     const double batches = (double)snug_loader_batches(s->job.setup.eval.rows, &s->evaluation->pipeline.options);
     add_metric(metrics, "eval_runtime", seconds);

@@ -10,6 +10,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the methods ---------------------------------------------------------------------------------------------- */
 
@@ -91,7 +92,7 @@ struct search {
     struct setting settings[METHODS][SETTINGS_MAX]; /* [0]: as requested */
     int counts[METHODS];
     struct snug_data_pipeline pipelines[SETTINGS_MAX]; /* of training, by SPLIT's setting */
-    struct snug_data_pipeline evaluation;
+    struct snug_data_pipeline others[SNUG_ROLE_COUNT]; /* of the other programs */
     struct snug_priced asked;
     bool host_updates[2]; /* the host may update weights, as requested and with 8-bit states; its rates are known */
     struct mix *dead;     /* combinations that do not fit with any recomputation level */
@@ -235,14 +236,17 @@ static snug_status place_if_needed(struct search *s, const struct snug_args *arg
 
 /* Plans the run with out's flags and fills in the result; SNUG_END if they conflict with other arguments. */
 static snug_status plan_flags(struct search *s, const struct snug_data_pipeline *training, struct snug_priced *out) {
-    const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {
-        [SNUG_ROLE_TRAINING] = *training, [SNUG_ROLE_EVALUATION] = s->evaluation};
+    struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT];
     struct snug_args *args;
+    memcpy(pipelines, s->others, sizeof pipelines);
+    pipelines[SNUG_ROLE_TRAINING] = *training;
     struct snug_run_plan trial;
     snug_clear_error(s->ctx);
     RETURN_IF_ERROR(snug_fit_args(s->ctx, s->setup, &args));
     snug_status status = give(args, out->flags);
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
+    if (status == SNUG_OK && args->zero_stage == 3 && snug_setup_answers(s->setup))
+        status = SNUG_E_UNSUPPORTED; /* setup.c refuses it */
     if (status == SNUG_OK) {
         status = snug_run_plan_build_least(s->setup, args, pipelines, &trial);
         if (status == SNUG_OK) status = place_if_needed(s, args, &trial);
@@ -332,13 +336,12 @@ static void find_host_updates(struct search *s, const struct snug_run_plan *aske
 
 static snug_status begin(struct search *s, const struct snug_setup *setup, const struct snug_limits *limits,
                          const struct snug_run_plan *asked, const struct snug_rates *rates) {
-    const struct snug_planned_program *evaluation = snug_run_plan_find(asked, SNUG_ROLE_EVALUATION);
     *s = (struct search){
         .setup = setup, .limits = limits, .rates = rates, .layer_count = (int)setup->config.num_hidden_layers};
     if (snug_context_create(&s->ctx) != SNUG_OK)
         return snug_fail(setup->ctx, SNUG_E_MEMORY, "out of memory for the search");
     s->pipelines[0] = snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->pipeline;
-    if (evaluation) s->evaluation = evaluation->pipeline;
+    for (int i = 0; i < asked->count; i++) s->others[asked->programs[i].role] = asked->programs[i].pipeline;
     find_host_updates(s, asked);
     list_settings(s);
     const snug_status status = snug_fit_measure(s->limits, s->rates, asked, &s->asked);

@@ -14,6 +14,9 @@ struct trial {
 static snug_status plan_pipelines(const struct trial *t, const struct snug_args *args,
                                   struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT]) {
     RETURN_IF_ERROR(snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_TRAINING, &pipelines[SNUG_ROLE_TRAINING]));
+    if (snug_setup_answers(t->setup))
+        RETURN_IF_ERROR(
+            snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_GENERATION, &pipelines[SNUG_ROLE_GENERATION]));
     if (!t->setup->evaluates) return SNUG_OK;
     return snug_data_pipeline_plan(t->setup, args, SNUG_ROLE_EVALUATION, &pipelines[SNUG_ROLE_EVALUATION]);
 }
@@ -22,6 +25,7 @@ static snug_status plan_ranks(const struct trial *t, struct snug_args *args, int
     struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
     struct snug_run_plan plan;
     RETURN_IF_ERROR(snug_args_check(args, "plan"));
+    if (args->zero_stage == 3 && snug_setup_answers(t->setup)) return SNUG_E_UNSUPPORTED; /* setup.c refuses it */
     RETURN_IF_ERROR(plan_pipelines(t, args, pipelines));
     const snug_status status = snug_run_plan_build(t->setup, args, pipelines, &plan);
     if (status == SNUG_OK) {

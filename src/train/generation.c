@@ -300,11 +300,14 @@ int64_t snug_generation_pages(const struct snug_generation_setup *s, int64_t gro
     return snug_generating_pages(groups, beams, s->prompt, s->longest, s->how.max_new_tokens);
 }
 
-void snug_generation_resize(struct snug_generation_setup *s, const struct snug_backend *backend, int64_t groups) {
+void snug_generation_resize(struct snug_generation_setup *s, const struct snug_config *config,
+                            const struct snug_backend *backend, int64_t groups, int64_t beams) {
     s->groups = groups;
-    s->rows = groups * s->how.search.beams;
+    s->how.search.beams = beams;
+    s->rows = groups * beams;
     s->tokens = larger(s->rows, smaller(backend->prompt_tokens, groups * s->prompt));
-    s->pages = snug_generation_pages(s, groups, s->how.search.beams);
+    s->pages = snug_generation_pages(s, groups, beams);
+    s->top = snug_generating_top(&s->how, snug_backend_is_device(backend), config->vocab_size);
 }
 
 static snug_status choose_sizes(const snug_args *args, const struct snug_config *config,
@@ -317,10 +320,11 @@ static snug_status choose_sizes(const snug_args *args, const struct snug_config 
                                                                            : s->limit;
     if (!reads) s->prompt = larger(1, s->longest - (args->plan_only ? s->how.max_new_tokens : 1));
     RETURN_IF_ERROR(check_length(args, config, s));
-    s->groups = smaller(args->per_device_eval_batch_size, answers);
-    if (backend->independent_rows) s->groups = smaller(s->groups, larger(1, backend->independent_rows / beams));
-    s->top = snug_generating_top(&s->how, snug_backend_is_device(backend), config->vocab_size);
-    snug_generation_resize(s, backend, s->groups);
+    int64_t groups = smaller(args->per_device_eval_batch_size, answers);
+    if (backend->independent_rows) groups = smaller(groups, larger(1, backend->independent_rows / beams));
+    snug_generation_resize(s, config, backend, groups, beams);
+    s->asked_groups = groups;
+    s->asked_beams = beams;
     return SNUG_OK;
 }
 

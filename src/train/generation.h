@@ -13,6 +13,8 @@ struct snug_generation_setup {
     json_t *stops; /* texts that end an answer; NULL: none */
     struct snug_prompts prompts;
     int64_t groups;          /* prompts that are answered at a time */
+    int64_t asked_groups;    /* before --fit chose fewer, … */
+    int64_t asked_beams;     /* … and fewer beams */
     int64_t rows;            /* with their beams */
     int64_t tokens;          /* of a step */
     int64_t prompt, longest; /* tokens of the longest prompt; and with its answer */
@@ -29,8 +31,9 @@ struct snug_generation_setup {
 snug_status snug_generation_open(snug_args *args, const struct snug_config *config,
                                  const struct snug_tokenizer *tokenizer, const char *folder,
                                  const struct snug_backend *backend, bool reads, struct snug_generation_setup *out);
-/* Answers so many prompts at a time; the plan is to be built again. */
-void snug_generation_resize(struct snug_generation_setup *setup, const struct snug_backend *backend, int64_t groups);
+/* Answers so many prompts at a time, with so many beams; the plan is to be built again. */
+void snug_generation_resize(struct snug_generation_setup *setup, const struct snug_config *config,
+                            const struct snug_backend *backend, int64_t groups, int64_t beams);
 /* Pages of the cache for so many prompts at a time, of so many beams. */
 int64_t snug_generation_pages(const struct snug_generation_setup *setup, int64_t groups, int64_t beams);
 /* Whether one of the stop strings ends with the last token of an answer, special tokens counted as text; as in

@@ -51,8 +51,9 @@ static snug_status plan_text(const struct snug_job *job, char **text) {
 static snug_status plan_json(const struct snug_job *job, char **text) {
     const struct snug_generation_setup *g = &job->setup.generation;
     const struct cache c = cache_of(job);
-    json_t *o = json_pack("{s:I,s:I,s:I,s:I,s:{s:I,s:I,s:I,s:I,s:I,s:i}}", "prompts", (json_int_t)g->groups, "beams",
-                          (json_int_t)g->how.search.beams, "longest", (json_int_t)g->longest, "step_tokens",
+    json_t *o = json_pack("{s:I,s:I,s:{s:I,s:I},s:I,s:I,s:{s:I,s:I,s:I,s:I,s:I,s:i}}", "prompts", (json_int_t)g->groups,
+                          "beams", (json_int_t)g->how.search.beams, "requested", "prompts", (json_int_t)g->asked_groups,
+                          "beams", (json_int_t)g->asked_beams, "longest", (json_int_t)g->longest, "step_tokens",
                           (json_int_t)g->tokens, "cache", "bytes_per_token", (json_int_t)c.token, "bytes_per_sequence",
                           (json_int_t)c.sequence, "bytes_per_beam", (json_int_t)c.beam, "bytes", (json_int_t)c.all,
                           "pages", (json_int_t)g->pages, "page_tokens", (int)SNUG_CACHE_PAGE);

@@ -94,7 +94,8 @@ static snug_status give(struct snug_generator *g, int64_t number) {
                                 .ids = growing->ids,
                                 .log_probabilities = growing->log_probabilities,
                                 .score = growing->score,
-                                .stop = growing->stop};
+                                .stop = growing->stop,
+                                .beams = setup_of(g)->how.search.beams};
     g->empty += !answer.text_length;
     return g->on_answer(g->user, &answer);
 }

@@ -48,16 +48,20 @@ static snug_status open_backend(struct snug_job *job) {
                             &job->plan.layout, &job->runner);
 }
 
-/* Replaces the plan by that of the current arguments. */
-static snug_status plan_again(struct snug_job *job) {
+/* Replaces the plan by that of the current arguments; the backend is closed. */
+static snug_status build_again(struct snug_job *job) {
     struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
     snug_runner_close(&job->runner);
     snug_run_plan_free(&job->plan);
     RETURN_IF_ERROR(plan_pipelines(&job->setup, pipelines));
     RETURN_IF_ERROR(snug_run_plan_build(&job->setup, job->setup.args, pipelines, &job->plan));
-    RETURN_IF_ERROR(open_backend(job));
     snug_limits_account(&job->limits, &job->plan);
     return SNUG_OK;
+}
+
+static snug_status plan_again(struct snug_job *job) {
+    RETURN_IF_ERROR(build_again(job));
+    return open_backend(job);
 }
 
 /* ---- the search for the budget -------------------------------------------------------------------------------- */
@@ -74,6 +78,7 @@ static snug_status price_trainings(struct snug_job *job, const struct snug_rates
 static snug_status search_fit(struct snug_job *job, int64_t limit) {
     const struct snug_setup *setup = &job->setup;
     struct snug_rates rates = {0};
+    free(job->fit);
     RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
     if (job->plan.total > limit) {
         RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
@@ -96,25 +101,35 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     return status;
 }
 
-/* Several ranks may have different limits and may store different shards. Rank 0 searches for a mix that fits all:
-   the least that any of them has left decides, and *over if any of them has too little. */
-static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *over) {
+/* Several ranks may have different limits and may store different shards: the least that any of them has left is the
+   limit of each, and *over if any of them has too little. */
+static snug_status share_limit(struct snug_job *job, int64_t *limit, bool *over) {
     const struct snug_process_group *group = job->setup.args->group;
-    const int ranks = group->ranks.size;
+    const int ranks = snug_group_size(group);
     int64_t *left, least;
+    if (!group) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)ranks, sizeof *left, (void **)&left));
-    left[group->ranks.rank] = limit - job->plan.total;
+    left[group->ranks.rank] = *limit - job->plan.total;
     snug_group_at(group, -1, "searching for methods that fit");
     const snug_status status = snug_group_all_gather(job->ctx, group, left, sizeof *left);
     least = left[0];
     for (int rank = 1; rank < ranks; rank++) least = left[rank] < least ? left[rank] : least;
     free(left);
-    RETURN_IF_ERROR(status);
+    *limit = job->plan.total + least;
     *over |= least < 0;
-    if (group->ranks.rank == 0)
-        RETURN_IF_ERROR(search_fit(job, job->plan.total + least));
-    else
+    return status;
+}
+
+/* Rank 0 searches for a mix that fits all. */
+static snug_status search_for_all(struct snug_job *job, int64_t limit, bool *over) {
+    const struct snug_process_group *group = job->setup.args->group;
+    RETURN_IF_ERROR(share_limit(job, &limit, over));
+    if (group->ranks.rank == 0) {
+        RETURN_IF_ERROR(search_fit(job, limit));
+    } else {
+        free(job->fit);
         RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
+    }
     return snug_group_broadcast(job->ctx, group, job->fit, sizeof *job->fit);
 }
 
@@ -132,24 +147,102 @@ static snug_status advise_more(const struct snug_job *job, const struct snug_lim
     return status;
 }
 
+/* ---- the sizes of a generation --------------------------------------------------------------------------------- */
+
+struct sizes {
+    int64_t groups, beams;
+};
+
+static snug_status plan_sizes(struct snug_job *job, struct sizes sizes) {
+    snug_generation_resize(&job->setup.generation, &job->setup.config, job->setup.backend, sizes.groups, sizes.beams);
+    return build_again(job);
+}
+
+/* Whether the run fits with these sizes; methods: of a training also with methods that save memory. */
+static snug_status fits_with(struct snug_job *job, int64_t limit, struct sizes sizes, bool methods, bool *fits) {
+    RETURN_IF_ERROR(plan_sizes(job, sizes));
+    *fits = job->plan.total <= limit;
+    if (*fits || !methods || !job->setup.trains) return SNUG_OK;
+    RETURN_IF_ERROR(search_fit(job, limit));
+    *fits = job->fit->fits;
+    return SNUG_OK;
+}
+
+/* Makes *size, one of the sizes, the most with which the run fits, of those from `least` on that are smaller; *fits: it
+   does with the least. */
+static snug_status find_most(struct snug_job *job, int64_t limit, struct sizes *sizes, int64_t *size, int64_t least,
+                             bool methods, bool *fits) {
+    int64_t most = *size - 1;
+    *size = least;
+    RETURN_IF_ERROR(fits_with(job, limit, *sizes, methods, fits));
+    while (*fits && least < most) {
+        bool more;
+        *size = most - (most - least) / 2;
+        RETURN_IF_ERROR(fits_with(job, limit, *sizes, methods, &more));
+        if (more)
+            least = *size;
+        else
+            most = *size - 1;
+    }
+    *size = least;
+    return SNUG_OK;
+}
+
+/* As many prompts at a time as fit, on which an answer does not depend. Where none fits, of a training methods that
+   save memory, with the asked number of prompts or with one; then as many beams as fit, with which answers may be
+   others. *found are the asked sizes if nothing fits, and if the number of prompts is given and fewer would fit. */
+static snug_status find_sizes(struct snug_job *job, int64_t limit, struct sizes *found) {
+    const struct snug_generation_setup *g = &job->setup.generation;
+    const struct sizes asked = {g->asked_groups, g->asked_beams};
+    const bool given = snug_args_is_set(job->setup.args, "per_device_eval_batch_size");
+    struct sizes sizes = asked;
+    bool fits;
+    *found = asked;
+    RETURN_IF_ERROR(find_most(job, limit, &sizes, &sizes.groups, 1, false, &fits));
+    if (fits && !given) *found = sizes;
+    if (fits) return SNUG_OK;
+    if (given) sizes.groups = asked.groups;
+    if (job->setup.trains) {
+        RETURN_IF_ERROR(fits_with(job, limit, asked, true, &fits));
+        if (fits) return SNUG_OK;
+        RETURN_IF_ERROR(fits_with(job, limit, sizes, true, &fits));
+    }
+    if (!fits && asked.beams > 1)
+        RETURN_IF_ERROR(find_most(job, limit, &sizes, &sizes.beams, g->how.returned, true, &fits));
+    if (fits) *found = sizes;
+    return SNUG_OK;
+}
+
+/* Rank 0 finds sizes for all. */
+static snug_status fit_generation(struct snug_job *job, int64_t limit, bool *over) {
+    const struct snug_process_group *group = job->setup.args->group;
+    const struct snug_generation_setup *g = &job->setup.generation;
+    struct sizes found;
+    RETURN_IF_ERROR(share_limit(job, &limit, over));
+    if (!*over) return SNUG_OK;
+    if (snug_group_rank(group) == 0) RETURN_IF_ERROR(find_sizes(job, limit, &found));
+    if (group) RETURN_IF_ERROR(snug_group_broadcast(job->ctx, group, &found, sizeof found));
+    if (found.groups < g->asked_groups)
+        snug_log(job->ctx, SNUG_LOG_INFO, "--fit: %lld prompts at a time instead of %lld", (long long)found.groups,
+                 (long long)g->asked_groups);
+    if (found.beams < g->asked_beams) {
+        struct snug_priced given;
+        snug_log(job->ctx, SNUG_LOG_WARNING,
+                 "--fit: %lld beams instead of %lld: there is no memory for more, even for one prompt at a time; "
+                 "answers may differ from those of %lld beams",
+                 (long long)found.beams, (long long)g->asked_beams, (long long)g->asked_beams);
+        snprintf(given.flags, sizeof given.flags, "--num_beams %lld", (long long)found.beams);
+        RETURN_IF_ERROR(snug_fit_give(job->setup.args, &given));
+    }
+    snug_generation_resize(&job->setup.generation, &job->setup.config, job->setup.backend, found.groups, found.beams);
+    return plan_again(job);
+}
+
 /* Pages of a generation's cache for which there is memory; at most 0: for none. */
 static int64_t pages_left(const struct snug_job *job, const struct snug_limit *limit, int64_t *page) {
     const struct snug_generation_setup *g = &job->setup.generation;
     *page = job->plan.bytes[SNUG_MEMORY_FUNCTION] / g->pages;
     return g->pages - (job->plan.total - limit->bytes + *page - 1) / *page;
-}
-
-/* --fit of a generation: as many prompts at a time as fit, if that number was not given. An answer does not depend on
-   it. */
-static snug_status fit_generation(struct snug_job *job, const struct snug_limit *limit) {
-    struct snug_generation_setup *g = &job->setup.generation;
-    int64_t page;
-    const int64_t left = pages_left(job, limit, &page), groups = left > 0 ? left * g->groups / g->pages : 0;
-    if (groups < 1 || snug_args_is_set(job->setup.args, "per_device_eval_batch_size")) return SNUG_OK;
-    snug_log(job->ctx, SNUG_LOG_INFO, "--fit: %lld prompts at a time instead of %lld", (long long)groups,
-             (long long)g->groups);
-    snug_generation_resize(g, job->limits.device.backend, groups);
-    return plan_again(job);
 }
 
 /* What of a generation would fit: fewer prompts at a time, or fewer tokens. */
@@ -220,14 +313,17 @@ static snug_status check_limits(struct snug_job *job) {
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
     const bool together = job->setup.args->group != NULL;
+    const bool answers = snug_setup_generates(&job->setup) || snug_setup_answers(&job->setup);
+    if (fit && answers) {
+        RETURN_IF_ERROR(fit_generation(job, limit.bytes, &over));
+        over = job->plan.total > limit.bytes;
+    } else if (fit && job->setup.command == SNUG_COMMAND_EVAL) {
+        snug_log(job->ctx, SNUG_LOG_INFO, "--fit has no effect without --predict_with_generate");
+    }
     if (job->setup.trains && !together && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
     if (job->setup.trains && together && fit) RETURN_IF_ERROR(search_for_all(job, limit.bytes, &over));
     if (job->fit && job->fit->fits && fit) {
         RETURN_IF_ERROR(apply_fit(job));
-        over = job->plan.total > limit.bytes;
-    }
-    if (over && fit && snug_setup_generates(&job->setup)) {
-        RETURN_IF_ERROR(fit_generation(job, &limit));
         over = job->plan.total > limit.bytes;
     }
     if (!over && job->setup.command == SNUG_COMMAND_PLAN) return SNUG_OK;

@@ -640,9 +640,15 @@ static snug_status open_generation(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool sizes_alone = args->plan_only && !args->prompt && !args->test_file; /* not from standard input */
     const bool own = setup->adapter.path && snug_file_exists(&setup->adapter, SNUG_GENERATION_CONFIG);
-    return snug_generation_open(setup->args, &setup->config, setup->tokenizer,
-                                own ? setup->adapter.path : setup->model.path, setup->backend,
-                                setup->command != SNUG_COMMAND_CHAT && !sizes_alone, &setup->generation);
+    const struct snug_hub_place place = snug_args_place(args);
+    const char *folder = own ? setup->adapter.path : setup->model.path;
+    char *located = NULL; /* a plan opens no model */
+    if (!folder) RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, args->model_name_or_path, &located));
+    const snug_status status =
+        snug_generation_open(setup->args, &setup->config, setup->tokenizer, folder ? folder : located, setup->backend,
+                             setup->command != SNUG_COMMAND_CHAT && !sizes_alone, &setup->generation);
+    free(located);
+    return status;
 }
 
 static snug_status open_answers(struct snug_setup *setup) {
@@ -651,7 +657,7 @@ static snug_status open_answers(struct snug_setup *setup) {
     if (!snug_setup_answers(setup)) return SNUG_OK;
     if (setup->config.task != SNUG_TASK_CLM)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s is for --task clm: other models write no text", flag);
-    if (!args->validation_file || !setup->model.path)
+    if (!args->validation_file || !args->model_name_or_path)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s needs --model_name_or_path and --validation_file", flag);
     if (snug_args_ranks(args) > 1 && args->zero_stage == 3)
         return snug_fail(setup->ctx, SNUG_E_UNSUPPORTED,

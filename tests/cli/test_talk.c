@@ -45,6 +45,8 @@ FIXTURE_TEST(test_generate_prints) {
     assert_null(json_object_get(json, "score"));
     json_t *beams = run_json(f, "generate out --prompt What --max_new_tokens 6 --threads 1 --num_beams 2 --json");
     assert_true(json_real_value(json_object_get(beams, "score")) < 0);
+    assert_int_equal(json_integer_value(json_object_get(json, "num_beams")), 1);
+    assert_int_equal(json_integer_value(json_object_get(beams, "num_beams")), 2);
     char *lines =
         snug(f, "printf 'What\\nTell\\n' |", "generate out --max_new_tokens 4 --threads 1 --log_level error", 0);
     assert_non_null(strchr(lines, '\n'));
@@ -68,6 +70,8 @@ FIXTURE_TEST(test_generate_prints) {
     free(same);
     json_t *planned = run_json(f, "generate out --prompt What --max_new_tokens 100 --plan_only --json");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(planned, "cache"), "bytes")), 147456);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(planned, "requested"), "beams")), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(planned, "requested"), "prompts")), 1);
     assert_int_equal(run(f, "generate out --prompt What --memory_budget 1MiB"), 3);
     char *refused = output_of(f, "stderr");
     assert_contains(refused, "one prompt at a time, with its answer");

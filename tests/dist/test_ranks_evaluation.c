@@ -197,6 +197,20 @@ FIXTURE_TEST(test_answers) {
         free(many);
     }
     free(one);
+    /* --fit finds the beams for all ranks. */
+    run_ranks_well(f, 2,
+                   "eval " RUN "2 --model_name_or_path clm --validation_file pairs.jsonl --predict_with_generate "
+                   "--max_new_tokens 5 --num_beams 3 --fit --memory_budget 20GiB");
+    assert_said(f,
+                run_ranks(f, "-n 2 " SNUG " eval " RUN "2 --model_name_or_path clm --validation_file pairs.jsonl "
+                             "--predict_with_generate --max_new_tokens 5 --num_beams 3 --fit --memory_budget 5MiB"),
+                3, (const char *const[]){"--memory_budget of 5.0 MiB", NULL});
+    assert_said(f,
+                run_ranks(f,
+                          "-n 2 " SNUG " train --use_cpu --threads 1 --model_name_or_path clm --train_file pairs.jsonl "
+                          "--validation_file pairs.jsonl --predict_with_generate --output_dir no --fit "
+                          "--memory_budget 5MiB"),
+                3, (const char *const[]){"no mix of methods fits ", NULL});
     assert_said(f,
                 run_ranks(f,
                           "-n 2 " SNUG " train --use_cpu --threads 1 --model_name_or_path clm --train_file pairs.jsonl "

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "snug_generate.h"
+#include "train/fit.h"
 #include "train/generation.h"
 #include "training_fixture.h"
 
@@ -624,6 +625,151 @@ FIXTURE_TEST(test_answers_in_an_evaluation) {
     char *state = read_text(f, path_of(f, "trained/trainer_state.json"), NULL);
     assert_contains(state, "eval_rougeLsum");
     free(state);
+}
+
+/* The arena that a generation, evaluation or training with so many beams has. */
+static int64_t arena_with(struct fixture *f, enum snug_command command, const char *run, int64_t beams) {
+    char words[1024];
+    struct snug_job job;
+    snprintf(words, sizeof words, "%s num_beams=%lld per_device_eval_batch_size=1", run, (long long)beams);
+    snug_args *args = plain_args(f, words);
+    if (snug_job_open(args, command, &job) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    const int64_t arena = job.plan.layout.total;
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    return arena;
+}
+
+/* What --fit chose with budgets from the one that the run needs down to one that is too small. */
+struct chosen {
+    int fewer_prompts, fewer_beams, methods, refused;
+    int64_t least, budget; /* the fewest beams; the last budget with fewer than asked */
+};
+
+static struct chosen fit_all(struct fixture *f, enum snug_command command, const char *run, int64_t fewest,
+                             int64_t wanted) {
+    enum { STEPS = 160 };
+    const bool trains = command == SNUG_COMMAND_TRAIN;
+    const int64_t step = trains ? 1 << 18 : 1 << 16;
+    const int most = trains ? 8 : 40; /* refusals: what the process holds varies by a MiB */
+    struct chosen c = {.least = wanted};
+    int64_t arenas[17], budget = 0;
+    for (int64_t beams = fewest; beams <= wanted; beams++)
+        arenas[beams] = trains ? 0 : arena_with(f, command, run, beams);
+    for (int i = 0; i < STEPS && c.refused < most; i++) {
+        char words[1024], says[96];
+        struct snug_job job;
+        snprintf(words, sizeof words, "%s num_beams=%lld", run, (long long)wanted);
+        if (i)
+            snprintf(words + strlen(words), sizeof words - strlen(words), " fit=True memory_budget=%lldB",
+                     (long long)budget);
+        snug_args *args = plain_args(f, words);
+        f->log[0] = '\0';
+        const snug_status status = snug_job_open(args, command, &job);
+        const struct snug_generation_setup *g = &job.setup.generation;
+        const int64_t beams = g->how.search.beams, others = job.plan.total - job.plan.layout.total;
+        if (status != SNUG_OK) {
+            assert_failed(f, words, status, SNUG_E_DOES_NOT_FIT, "");
+            assert_true(beams == wanted && g->groups == g->asked_groups);
+            c.refused++;
+        } else if (i) {
+            assert_true(job.plan.total <= budget);
+            assert_int_equal(g->asked_beams, wanted);
+            assert_int_equal(g->rows, g->groups * beams);
+            c.fewer_prompts += beams == wanted && g->groups < g->asked_groups;
+            c.methods += job.fit && job.fit->applied;
+            if (beams < wanted) {
+                snprintf(says, sizeof says, "--fit: %lld beams instead of %lld", (long long)beams, (long long)wanted);
+                assert_contains(f->log, says);
+                assert_int_equal(args->num_beams, beams);
+                assert_int_equal(g->groups, 1);
+                if (arenas[beams]) assert_true(others + arenas[beams + 1] > budget); /* it is the most */
+                c.fewer_beams++;
+                c.budget = budget;
+            }
+            if (beams < c.least) c.least = beams;
+        }
+        budget = (i ? budget : job.plan.total) - step;
+        snug_job_close(&job);
+        snug_args_destroy(args);
+    }
+    return c;
+}
+
+/* --fit answers fewer prompts at a time, and where one does not fit, with as many beams as do: in snug generate, in an
+   evaluation, and in a training, where methods that save memory come before fewer beams. */
+FIXTURE_TEST(test_fit_chooses_beams) {
+    static const char run[] = "model_name_or_path=@out threads=1 test_file=@rows.txt max_new_tokens=100";
+    char words[512];
+    make_model(f);
+    write_text(f, "rows.txt", "What colour\nTell me\nWhat\nHow many\n");
+    struct chosen c = fit_all(f, SNUG_COMMAND_GENERATE, run, 1, 8);
+    assert_true(c.fewer_prompts && c.fewer_beams && c.refused && c.least == 1);
+    snprintf(words, sizeof words, "%s num_return_sequences=3", run);
+    c = fit_all(f, SNUG_COMMAND_GENERATE, words, 3, 8);
+    assert_true(c.fewer_prompts && c.fewer_beams && c.refused && c.least == 3);
+    /* A number of prompts that is given stays. */
+    snprintf(words, sizeof words, "%s per_device_eval_batch_size=4", run);
+    c = fit_all(f, SNUG_COMMAND_GENERATE, words, 1, 2);
+    assert_true(!c.fewer_prompts && !c.fewer_beams && c.refused);
+    c = fit_all(f, SNUG_COMMAND_CHAT, "model_name_or_path=@out threads=1", 1, 4);
+    assert_true(!c.fewer_prompts && c.fewer_beams && c.refused && c.least == 1);
+    struct answers *said = calloc(1, sizeof *said);
+    said->count = 3;
+    for (int i = 0; i < 3; i++) strcpy(said->of[i].text, "Gold is yellow.");
+    write_chats(f, "pairs.jsonl", said, NULL);
+    free(said);
+    snprintf(words, sizeof words,
+             "model_name_or_path=@out threads=1 task=clm predict_with_generate=True "
+             "validation_file=@pairs.jsonl max_new_tokens=60");
+    c = fit_all(f, SNUG_COMMAND_EVAL, words, 1, 8);
+    assert_true(c.fewer_prompts && c.fewer_beams && c.refused && c.least == 1);
+    bool recorded = false;
+    for (int64_t i = 0; i < 64 && !recorded; i++) { /* the process's memory varies */
+        snug_metrics *metrics = NULL;
+        snprintf(words, sizeof words,
+                 "validation_file=@pairs.jsonl max_new_tokens=60 num_beams=8 fit=True "
+                 "memory_budget=%lldB",
+                 (long long)(c.budget + (i << 16)));
+        const bool runs = evaluate(f, words, NULL, &metrics) == SNUG_OK;
+        for (size_t k = 0; runs && k < metrics->count; k++)
+            if (strcmp(metrics->items[k].name, "eval_num_beams") == 0) recorded = metrics->items[k].value < 8;
+        snug_metrics_destroy(metrics);
+    }
+    assert_true(recorded);
+    snprintf(words, sizeof words,
+             "model_name_or_path=@out threads=1 task=clm predict_with_generate=True train_file=@pairs.jsonl "
+             "validation_file=@pairs.jsonl output_dir=@fitted max_new_tokens=60 gradient_accumulation_steps=1 "
+             "optim=adamw_torch dtype=float32 update_in_backward=False");
+    c = fit_all(f, SNUG_COMMAND_TRAIN, words, 1, 8);
+    assert_true(c.fewer_prompts && c.fewer_beams && c.methods && c.refused);
+    snug_args *args = plain_args(f, "model_name_or_path=@out threads=1 task=clm validation_file=@pairs.jsonl fit=True");
+    f->log[0] = '\0';
+    if (snug_evaluate(args, NULL, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_contains(f->log, "--fit has no effect without --predict_with_generate");
+    snug_args_destroy(args);
+}
+
+/* A plan of more ranks has no --zero_stage 3, with which none could answer. */
+FIXTURE_TEST(test_answers_on_planned_ranks) {
+    char words[512];
+    struct snug_job job;
+    make_model(f);
+    struct answers *said = calloc(1, sizeof *said);
+    said->count = 3;
+    for (int i = 0; i < 3; i++) strcpy(said->of[i].text, "Gold is yellow.");
+    write_chats(f, "pairs.jsonl", said, NULL);
+    free(said);
+    snprintf(words, sizeof words,
+             "model_name_or_path=@out threads=1 task=clm predict_with_generate=True train_file=@pairs.jsonl "
+             "validation_file=@pairs.jsonl max_new_tokens=60 output_dir=@none");
+    snug_args *args = plain_args(f, words);
+    if (snug_job_open(args, SNUG_COMMAND_TRAIN, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    int least[SNUG_ZERO_STAGES];
+    assert_int_equal(snug_fit_ranks(&job.setup, &job.limits, job.plan.total - (1 << 18), least), SNUG_OK);
+    assert_true(least[0] == 0 && least[1] > 1 && least[2] > 1 && least[3] == 0);
+    snug_job_close(&job);
+    snug_args_destroy(args);
 }
 
 FIXTURE_TEST(test_evaluations_without_answers) {
