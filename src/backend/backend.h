@@ -133,8 +133,9 @@ struct snug_backend {
        F32. */
     int64_t loss_positions;
     /* Generation: a row's results do not depend on the other rows of a batch of at most so many tokens. 0: they do in
-       any batch of several rows, or in none. */
-    int64_t independent_rows;
+       any batch of several rows, or in none. The second number instead where the program computes in 16 bits, and its
+       steps have at most so many sequences; 0: the first one there, too. */
+    int64_t independent_rows, independent_low_rows;
     /* Tokens of prompts that a step of a generation takes at most; more would not make it more efficient. */
     int64_t prompt_tokens;
     /* Bytes of scratch that op needs at the program's capacity. */

@@ -121,10 +121,15 @@ void snug_decoding_copy(struct snug_token_steps *d, int64_t to, int64_t from) {
 
 /* ---- steps ----------------------------------------------------------------------------------------------------- */
 
+int64_t snug_decoding_independent(const struct snug_token_steps *d) {
+    const int64_t low = d->backend->independent_low_rows;
+    return d->run->program->compute != SNUG_F32 && d->rows <= low ? low : d->backend->independent_rows;
+}
+
 /* In a step of few rows, a row's results do not depend on the others. A longer part of a prompt is a step of its own,
    whose length depends on this prompt alone: nothing was added to it. */
 int64_t snug_decoding_room(const struct snug_token_steps *d, int64_t left) {
-    const int64_t used = d->batch.tokens, few = d->backend->independent_rows;
+    const int64_t used = d->batch.tokens, few = snug_decoding_independent(d);
     const int64_t part = left < d->tokens ? left : d->tokens, most = few && few < d->tokens ? few : d->tokens;
     return part > most || part <= most - used ? part : 0;
 }

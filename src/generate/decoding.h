@@ -58,6 +58,8 @@ void snug_decoding_copy(struct snug_token_steps *d, int64_t to, int64_t from);
 /* Shortens a sequence to its first tokens. */
 void snug_decoding_cut(struct snug_token_steps *d, int64_t sequence, int64_t length);
 
+/* The most tokens of a step in which a row's results do not depend on the others; 0: backend.h. */
+int64_t snug_decoding_independent(const struct snug_token_steps *d);
 /* How many more tokens the next step takes of a new prompt that has `left` tokens left: at most so many, and fewer
    where other rows of the step could change its results. */
 int64_t snug_decoding_room(const struct snug_token_steps *d, int64_t left);

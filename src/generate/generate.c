@@ -167,11 +167,10 @@ static snug_status add_prompts(struct snug_generating *g) {
 /* On a CPU long prompts first, a part at a time; then a token of each answer, and short prompts beside them. On a GPU,
    whose kernels for several tokens of a sequence and for one differ, prompts alone, or a token of each answer. */
 static snug_status fill_step(struct snug_generating *g) {
-    const struct snug_backend *backend = g->decoding->backend;
-    const bool apart = snug_backend_is_device(backend);
+    const bool apart = snug_backend_is_device(g->decoding->backend);
     for (int64_t i = 0; i < g->row_count; i++) {
         struct snug_generator_row *row = &g->rows[i];
-        const int64_t left = row->prompt - row->fed, few = backend->independent_rows;
+        const int64_t left = row->prompt - row->fed, few = snug_decoding_independent(g->decoding);
         if (row->used && few && left > few) return add_prompt(g, row, snug_decoding_room(g->decoding, left));
     }
     if (apart) RETURN_IF_ERROR(add_prompts(g));

@@ -182,29 +182,36 @@ TEST(test_matmuls_of_bf16_weights) {
             }
 }
 
-/* Of few rows, which a matmul of its own computes, each has the same bits whatever the number of rows. */
+/* Of few rows, which a matmul of its own computes, each has the same bits whatever the number of rows: also in BF16, in
+   a program that generates. */
 TEST(test_matmuls_of_few_rows) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
-    static const struct ops_shape shape = {{24}, 1075, 1, 33, 2, 35, 3, 9};
-    for (int variant = 0; variant <= 3; variant += 3)
+    static const struct ops_shape shapes[] = {{{24}, 1075, 1, 33, 2, 35, 3, 9}, {{8}, 1075, 1, 33, 2, 35, 3, 9}};
+    static const struct {
+        enum snug_dtype type;
+        int variant;
+    } cases[] = {{SNUG_F32, 0}, {SNUG_F32, 3}, {SNUG_BF16, 0}, {SNUG_BF16, 1}, {SNUG_BF16, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
             const struct snug_backend *backend = snug_backend_cpu_isa(names[isa]);
+            const bool low = cases[i].type == SNUG_BF16;
+            const int rows = (int)shapes[low].lengths[0];
             struct ops f;
             if (!backend) continue;
-            ops_open(&f, &shape, SNUG_F32);
-            build_linear(&f, variant);
+            ops_open(&f, &shapes[low], cases[i].type);
+            (low ? build_generating : build_linear)(&f, cases[i].variant);
             const int32_t y = f.ops[0].linear.y;
             ops_run(&f, backend, &f.ops[0], 1);
             uint8_t *all = ops_copy(&f);
-            for (f.batch.tokens = 0; f.batch.tokens < shape.lengths[0]; f.batch.tokens++) {
+            for (f.batch.tokens = 0; f.batch.tokens < rows; f.batch.tokens++) {
                 const int64_t offset = f.tensors[y].offset;
                 ops_randomize(&f, y);
                 ops_run(&f, backend, &f.ops[0], 2);
                 if (memcmp(f.arena + offset, all + offset, ops_live(&f, y)) != 0)
-                    fail_msg("variant %d, %s: %d rows have other bits than the same of %d", variant, names[isa],
-                             (int)f.batch.tokens, (int)shape.lengths[0]);
+                    fail_msg("%s, variant %d, %s: %d rows have other bits than the same of %d",
+                             snug_dtype_name(cases[i].type), cases[i].variant, names[isa], (int)f.batch.tokens, rows);
             }
-            f.batch.tokens = shape.lengths[0];
+            f.batch.tokens = rows;
             free(all);
             ops_close(&f);
         }

@@ -5,17 +5,21 @@
 
 #include "ops_programs.h"
 
-/* In a program that generates, whose steps may have few rows. 0: logits. 1: a bias. 2: an addend, in place. */
-enum { GENERATING_VARIANTS = 3 };
+/* In a program that generates, whose steps may have few rows. 0: logits. 1: a bias. 2: an addend, in place. 3: a weight
+   that is stored transposed, and a bias. 4: the same with an addend. */
+enum { GENERATING_VARIANTS = 5 };
 static inline void build_generating(struct ops *f, int variant) {
     const enum snug_dtype type = f->program.compute;
     const int64_t outputs = variant ? f->shape->outputs : f->shape->vocabulary;
+    const bool transposed = variant >= 3, adds = variant == 2 || variant == 4;
+    const int64_t rows = transposed ? f->shape->h : outputs, cols = transposed ? outputs : f->shape->h;
     struct snug_linear l = {.x = ops_source(f, type, T, 0, f->shape->h),
-                            .w = ops_source(f, type, FIXED, outputs, f->shape->h)};
+                            .w = ops_source(f, type, FIXED, rows, cols),
+                            .transposed = transposed};
     f->program.cache_pages = 1;
-    if (variant == 1) l.b = ops_source(f, SNUG_F32, FIXED, 1, outputs);
-    if (variant == 2) l.addend = ops_source(f, type, T, 0, outputs);
-    l.y = variant == 2 ? l.addend : ops_tensor(f, variant ? type : SNUG_F32, T, 0, outputs);
+    if (variant % 2) l.b = ops_source(f, SNUG_F32, FIXED, 1, outputs);
+    if (adds) l.addend = ops_source(f, type, T, 0, outputs);
+    l.y = adds ? l.addend : ops_tensor(f, variant ? type : SNUG_F32, T, 0, outputs);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .linear = l});
 }
 

@@ -24,6 +24,7 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .name = "cpu",
     .loss_positions = 128,
     .independent_rows = SNUG_CPU_FEW_ROWS,
+    .independent_low_rows = SNUG_CPU_FEW_LOW_ROWS,
     .prompt_tokens = 512,
     .allocate = snug_host_allocate,
     .batch = snug_host_batch,

@@ -8,6 +8,8 @@
 
 /* With more rows oneDNN is as fast as matmul_few_rows(), or faster: on MiniLM's shapes, with AVX-512 and AVX2. */
 enum { SNUG_CPU_FEW_ROWS = 8 * VEC_LANES };
+/* With more rows matmul_bf16() is as fast as they are, or faster, although it packs the weights: SmolLM2-135M, AMX. */
+enum { SNUG_CPU_FEW_LOW_ROWS = 8 };
 
 /* y [m,n] = a [m,k] b + bias, or += if add. b is stored as [n,k] if transpose_b, else as [k,n]; bias may be NULL. */
 struct snug_matmul {
@@ -34,7 +36,8 @@ struct snug_weight_gradient {
 
 /* f32: a and y are F32; b is F32, or BF16 and then widened. */
 snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matmul *p);
-/* What matmul_f32 does with few rows of a; for transpose_b. The other one is for generation, without transpose_b. */
+/* What matmul_f32 does with few rows of a; for transpose_b. The other one is for generation, without transpose_b. A y
+   in BF16, with weights in BF16, has at most SNUG_CPU_FEW_LOW_ROWS rows. */
 snug_status SNUG_KERNEL(matmul_few_rows)(struct snug_run *run, const struct snug_matmul *p);
 snug_status SNUG_KERNEL(matmul_few_rows_across)(struct snug_run *run, const struct snug_matmul *p);
 snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_matmul *p);

@@ -203,8 +203,30 @@ static void pack_panel(uint16_t *packed, const struct snug_matmul *p, int64_t pa
     }
 }
 
+/* In a generation of few sequences the weights are read as they are stored. This depends on the run, not on the step
+   alone: a row's bits are the same whatever the others are. */
+static bool has_few_rows(const struct snug_run *run, const struct snug_matmul *p) {
+    const struct snug_program *program = run->program;
+    return p->m <= SNUG_CPU_FEW_LOW_ROWS && program->cache_pages &&
+           program->capacity[SNUG_EXTENT_SEQUENCES] <= SNUG_CPU_FEW_LOW_ROWS;
+}
+
+/* The rows are widened once, into a part of the workspace: they take less than a panel of the weights. */
+static snug_status multiply_few_rows(struct snug_run *run, const struct snug_matmul *p) {
+    struct snug_matmul wide = *p;
+    float *rows = run->workspace;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->k; j += VEC_LANES)
+            vec_store(rows + i * p->k, SNUG_F32, j, p->k,
+                      vec_load((const uint16_t *)p->a + i * p->lda, SNUG_BF16, j, p->k));
+    wide.a = rows;
+    wide.lda = p->k;
+    return (p->transpose_b ? SNUG_KERNEL(matmul_few_rows) : SNUG_KERNEL(matmul_few_rows_across))(run, &wide);
+}
+
 snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_matmul *p) {
     const struct snug_microkernel *kernel = microkernel(run);
+    if (has_few_rows(run, p)) return multiply_few_rows(run, p);
     uint16_t *packed = run->workspace;
     int64_t down = (p->m + UNIT_ROWS - 1) / UNIT_ROWS, panels = blocks(p->n);
 #pragma omp parallel num_threads(run->threads)
