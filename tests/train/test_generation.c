@@ -769,6 +769,12 @@ FIXTURE_TEST(test_answers_on_planned_ranks) {
     assert_int_equal(snug_fit_ranks(&job.setup, &job.limits, job.plan.total - (1 << 18), least), SNUG_OK);
     assert_true(least[0] == 0 && least[1] > 1 && least[2] > 1 && least[3] == 0);
     snug_job_close(&job);
+    snug_plan *plan; /* which opens no model, but reads its generation_config.json */
+    write_text(f, "out/generation_config.json", "{\"num_beams\": 0}");
+    assert_failed(f, words, snug_plan_create(args, &plan), SNUG_E_INPUT, "num_beams must be a number from 1 to 16");
+    write_text(f, "out/generation_config.json", "{}");
+    if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_plan_destroy(plan);
     snug_args_destroy(args);
 }
 
