@@ -575,7 +575,7 @@ snug_status snug_config_untie(snug_context *ctx, struct snug_config *config) {
 }
 
 snug_status snug_config_grow(snug_context *ctx, struct snug_config *config, int64_t vocab_size) {
-    config->new_tokens = vocab_size - config->vocab_size;
+    config->new_tokens += vocab_size - config->vocab_size;
     config->vocab_size = vocab_size;
     return snug_config_set_key(ctx, config->json, "vocab_size", json_integer(vocab_size));
 }

@@ -163,14 +163,35 @@ static int64_t tokens_of(const json_t *ids) {
     return most;
 }
 
+static snug_status grow(snug_context *ctx, int64_t tokens, struct snug_config *config) {
+    if (tokens <= config->vocab_size || tokens > SNUG_VOCABULARY_MOST) return SNUG_OK;
+    return snug_config_grow(ctx, config, tokens);
+}
+
 /* Ids beyond the model's vocabulary are those of new tokens. */
 static snug_status take_new_tokens(snug_context *ctx, json_t *tokens, struct snug_config *config) {
     int64_t most = tokens_of(tokens);
     const char *module;
     json_t *ids;
     json_object_foreach(tokens, module, ids) most = snug_max(most, tokens_of(ids));
-    if (most <= config->vocab_size || most > SNUG_VOCABULARY_MOST) return SNUG_OK;
-    return snug_config_grow(ctx, config, most);
+    return grow(ctx, most, config);
+}
+
+/* A word table or output that is saved as a whole has the rows of new tokens. */
+static snug_status take_new_rows(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config) {
+    struct snug_safetensors files;
+    char names[2][256] = {SNUG_ADAPTER_PREFIX, SNUG_ADAPTER_PREFIX};
+    const size_t prefix = strlen(SNUG_ADAPTER_PREFIX), rest = sizeof *names - prefix;
+    int64_t most = 0;
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, SNUG_ADAPTER_WEIGHTS, &files));
+    snug_family_word_name(config, names[0] + prefix, rest);
+    snug_family_decoder_name(config, names[1] + prefix, rest);
+    for (int i = 0; i < 2; i++) {
+        const struct snug_stored_tensor *stored = snug_safetensors_find(&files, names[i]);
+        if (stored) most = snug_max(most, stored->shape[0]);
+    }
+    snug_safetensors_close(&files);
+    return grow(ctx, most, config);
 }
 
 snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *model, const struct snug_folder *adapter,
@@ -184,6 +205,7 @@ snug_status snug_adapter_config(snug_context *ctx, const struct snug_folder *mod
     if (status == SNUG_OK) status = snug_json_string(ctx, path, json, "task_type", type, &type);
     if (status == SNUG_OK) status = take_task(ctx, adapter, type, out);
     if (status == SNUG_OK) status = take_new_tokens(ctx, json_object_get(json, "trainable_token_indices"), out);
+    if (status == SNUG_OK) status = take_new_rows(ctx, adapter, out);
     json_decref(json);
     free(path);
     return status;

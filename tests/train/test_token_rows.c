@@ -264,21 +264,44 @@ FIXTURE_TEST(new_tokens_have_rows_of_their_own) {
     }
 }
 
-/* PEFT's own folder (tools/golden/lora.py): it has the whole table, too, and the rows of a tied output twice. */
+/* PEFT's own folders (tools/golden/lora.py), of rows of tokens and of whole tables: they have further names of both. */
 FIXTURE_TEST(new_tokens_of_peft) {
-#define PEFT_ADAPTER                                                                                                   \
-    "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm adapter_name_or_path=" SNUG_SOURCE_DIR      \
-    "/tests/golden/lora/new_tokens threads=1 "
-    snug_args *args = plain_args(f, PEFT_ADAPTER "output_dir=@merged dtype=float32");
-    if (snug_merge(args) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    static const char *const folders[] = {"new_tokens", "new_saved"};
+    char adapter[1024], words[1200];
+    for (int i = 0; i < 2; i++) {
+        snprintf(adapter, sizeof adapter,
+                 "model_name_or_path=" SNUG_SOURCE_DIR
+                 "/tests/golden/families/gpt2/clm adapter_name_or_path=" SNUG_SOURCE_DIR
+                 "/tests/golden/lora/%s threads=1",
+                 folders[i]);
+        snprintf(words, sizeof words, "%s output_dir=@merged%d dtype=float32", adapter, i);
+        run_merge(f, words);
+        json_t *config = read_json(f, path_of(f, "merged%d/config.json", i));
+        assert_int_equal(json_integer_value(json_object_get(config, "vocab_size")), 62);
+        json_decref(config);
+        snprintf(words, sizeof words, "%s validation_file=dummy:8x8", adapter);
+        const double loss = eval_loss_of(f, words);
+        snprintf(words, sizeof words, "model_name_or_path=@merged%d threads=1 validation_file=dummy:8x8", i);
+        assert_true(fabs(loss - eval_loss_of(f, words)) < 2e-5);
+    }
+    /* one of the tables alone is saved: the new rows of the other are not found */
+    size_t size;
+    char *text = read_text(f, SNUG_SOURCE_DIR "/tests/golden/lora/new_saved/adapter_config.json", NULL);
+    char *bytes = read_text(f, SNUG_SOURCE_DIR "/tests/golden/lora/new_saved/" SNUG_ADAPTER_WEIGHTS, &size);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "half")), SNUG_OK);
+    write_bytes(adapter_of(f, "half"), bytes, size);
+    json_t *settings = json_loads(text, 0, NULL);
+    json_object_set_new(settings, "modules_to_save", json_pack("[s]", "wte"));
+    free(text);
+    text = json_dumps(settings, 0);
+    write_text(f, "half/adapter_config.json", text);
+    json_decref(settings);
+    free(text);
+    free(bytes);
+    snug_args *args = plain_args(f, "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/families/gpt2/clm "
+                                    "adapter_name_or_path=@half threads=1 validation_file=dummy:8x8");
+    assert_failed(f, "half", snug_evaluate(args, NULL, NULL), SNUG_E_INPUT, "lm_head has rows for 2 new tokens");
     snug_args_destroy(args);
-    json_t *config = read_json(f, path_of(f, "merged/config.json"));
-    assert_int_equal(json_integer_value(json_object_get(config, "vocab_size")), 62);
-    json_decref(config);
-    const double loss = eval_loss_of(f, PEFT_ADAPTER "validation_file=dummy:8x8");
-    const double merged = eval_loss_of(f, "model_name_or_path=@merged threads=1 validation_file=dummy:8x8");
-    assert_true(fabs(loss - merged) < 2e-5);
-#undef PEFT_ADAPTER
 }
 
 /* New rows are drawn as a training of everything would draw them. */

@@ -168,13 +168,13 @@ def write_case(folder, base, case, settings):
     print(f"{case['name']}: {len(config['target_modules'] or [])} targets, losses {truth['losses'][0]:.4f} ... {truth['losses'][-1]:.4f}")
 
 
-def write_new_tokens(folder, base):
-    """An adapter beside two new tokens of a tied decoder, as PEFT saves it."""
+def write_new_tokens(folder, base, rows):
+    """An adapter beside two new tokens of a tied decoder, as PEFT saves it. rows: are trained, else both whole tables."""
     model = CLASS["clm"].from_pretrained(base, dtype=torch.float32)
     size = model.config.vocab_size
     model.resize_token_embeddings(size + 2)
     peft = get_peft_model(model, LoraConfig(r=2, task_type="CAUSAL_LM", target_modules=["c_attn"],
-                                            trainable_token_indices=[size, size + 1, 5]))
+                                            **({"trainable_token_indices": [size, size + 1, 5]} if rows else {"modules_to_save": ["wte", "lm_head"]})))
     with torch.no_grad():
         for p in peft.parameters():
             if p.requires_grad:
@@ -230,7 +230,10 @@ def main():
     write_json(output / "cases.json", {"cases": cases})
     if "gpt2" in args.families and (not args.kinds or "new_tokens" in args.kinds):
         torch.manual_seed(1)
-        write_new_tokens(output / "new_tokens", golden / "families" / "gpt2" / "clm")
+        write_new_tokens(output / "new_tokens", golden / "families" / "gpt2" / "clm", True)
+    if "gpt2" in args.families and (not args.kinds or "new_saved" in args.kinds):
+        torch.manual_seed(2)
+        write_new_tokens(output / "new_saved", golden / "families" / "gpt2" / "clm", False)
 
 
 if __name__ == "__main__":
