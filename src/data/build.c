@@ -437,7 +437,7 @@ static snug_status write_row_of(struct builder *builder, const struct chunk *chu
 }
 
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
-    const bool by_sequence = !snug_task_is_per_token(builder->task) && !builder->task->preferences;
+    const bool by_sequence = !snug_task_is_per_token(builder->task);
     for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
         const struct text_row *row = &chunk->rows[i];
         const struct task *task = &chunk->tasks[i / TASK_ROWS];
