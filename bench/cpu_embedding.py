@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairs a second and peak memory of contrastive training beside sentence-transformers, alternating on one machine.
 
-    bench/cpu_embedding.py --python VENV/bin/python --model MINILM --pairs PAIRS.jsonl [--batch 256] [--mini 16]
-                           [--steps 8] [--rounds 3] [--threads 2]
+    bench/cpu_embedding.py [--python VENV/bin/python] [--model MINILM] [--data FOLDER] [--batch 256] [--mini 16]
+                           [--steps 5] [--rounds 1] [--threads 2]
 
-PAIRS has rows of anchor and positive. Both sides train multiple negatives ranking at the same batch: the whole batch at
-once (MultipleNegativesRankingLoss), and in mini-batches (snug --mini_batch_size, CachedMultipleNegativesRankingLoss).
-Rates are of the steps after the first two. It prints one Markdown table of medians and ratios.
+The pairs are the first sentence of a text of AG News, and the rest of it. Both sides train multiple negatives ranking at
+the same batch: the whole batch at once (MultipleNegativesRankingLoss), and in mini-batches (snug --mini_batch_size,
+CachedMultipleNegativesRankingLoss). Rates are of the steps after the first two. It prints one Markdown table of medians
+and ratios.
 """
 import argparse
 import json
@@ -52,6 +53,15 @@ def peer(args):
                       "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
+def write_pairs(texts, out, count):
+    with open(texts, encoding="utf-8") as rows, open(out, "w", encoding="utf-8") as pairs:
+        for row in rows:
+            first, _, rest = json.loads(row)["text"].partition(". ")
+            if rest and count:
+                pairs.write(json.dumps({"anchor": first, "positive": rest}) + "\n")
+                count -= 1
+
+
 def run(command):
     done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, "TOKENIZERS_PARALLELISM": "false"})
@@ -76,18 +86,7 @@ def run_peer(args, mini):
                       .strip().splitlines()[-1])
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--peer", action="store_true")
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--snug", default="build/snug")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--pairs", required=True)
-    for name, default in (("batch", 256), ("mini", 16), ("steps", 8), ("rounds", 3), ("threads", 2), ("length", 128)):
-        parser.add_argument("--" + name, type=int, default=default)
-    args = parser.parse_args()
-    if args.peer:
-        return peer(args)
+def compare(args):
     print("| mini-batch | snug, pairs/s | sentence-transformers | ratio | snug, MiB | sentence-transformers | ratio |")
     print("|---|---|---|---|---|---|---|")
     for mini in (0, args.mini):
@@ -101,6 +100,28 @@ def main():
         ours, theirs = middle["ours"], middle["theirs"]
         print(f"| {mini or 'the batch'} | {ours['rate']:.1f} | {theirs['rate']:.1f} | {ours['rate'] / theirs['rate']:.2f} | "
               f"{ours['mib']:.0f} | {theirs['mib']:.0f} | {theirs['mib'] / ours['mib']:.2f} |")
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    shared = root.parent / "shared"
+    models = pathlib.Path(os.environ.get("SNUG_MODELS", root.parent / "models"))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--python", default=root.parent / "venv" / "bin" / "python")
+    parser.add_argument("--snug", default=root / "build" / "snug")
+    parser.add_argument("--model", default=models / "minilm")
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("SNUG_DATA", shared / "data")))
+    parser.add_argument("--pairs")
+    for name, default in (("batch", 256), ("mini", 16), ("steps", 5), ("rounds", 1), ("threads", 2), ("length", 128)):
+        parser.add_argument("--" + name, type=int, default=default)
+    args = parser.parse_args()
+    if args.peer:
+        return peer(args)
+    with tempfile.TemporaryDirectory() as folder:
+        args.pairs = pathlib.Path(folder) / "pairs.jsonl"
+        write_pairs(args.data / "agnews-train.jsonl", args.pairs, args.batch * args.steps)
+        compare(args)
 
 
 main()

@@ -42,6 +42,11 @@ SECTIONS = {
         "CPU: BERT-large in as little memory as possible",
         "Batch 4, 512 tokens, one step. Each row adds to the row before it.",
         "bench/methods.py memory"),
+    "cpu-embedding": (
+        "CPU: sentence embeddings beside sentence-transformers",
+        "MiniLM-L6 (22.7 M parameters), batches of 256 pairs of AG News, fp32, AdamW with clipping; mini-batches beside the loss that keeps gradients of "
+        "vectors in a cache, as snug does.",
+        "bench/cpu_embedding.py --python $PYTHON"),
     "cpu-optimizers": (
         "CPU: optimizers",
         "One update of a weight matrix; the shapes are those of MiniLM, BERT-base and BERT-large.",
