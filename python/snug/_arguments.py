@@ -121,7 +121,8 @@ class _Of15(TypedDict, total=False):
     """linears that get an adapter: names or their ends, as q_proj,v_proj; all-linear; or one regular expression of whole
     names; default: PEFT's for the model's type"""
     lora_modules_to_save: Optional[Union[str, list[str], tuple[str, ...]]]
-    """modules that are trained as a whole, and saved with the adapters; a classifier always is"""
+    """modules that are trained as a whole, and saved with the adapters; a classifier always is; a word table and an output
+    that are one weight are two then"""
     trainable_token_indices: Optional[Union[str, list[int], tuple[int, ...], Mapping[str, list[int]]]]
     """ids of tokens whose rows of the word table are trained, too, as 5,6,7; in a language model whose output is that
     table, of the output as well; JSON may name modules: {"embed_tokens": [5], "lm_head": [6]}"""
