@@ -11,7 +11,7 @@ ARG RUN_IMAGE=debian:12-slim
 
 FROM ${BUILD_IMAGE} AS build
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        cmake dpkg-dev g++ gcc libcurl4-openssl-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev make \
+        cmake dpkg-dev g++ gcc libcurl4-openssl-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev make ninja-build \
         nettle-dev pkg-config zlib1g-dev && rm -rf /var/lib/apt/lists/*
 COPY . /src
 WORKDIR /src

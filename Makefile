@@ -7,7 +7,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 # Matmuls are oneDNN's on x86-64 only.
-PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev $(if $(filter x86_64,$(shell uname -m)),libdnnl-dev) libjansson-dev \
+PACKAGES := gcc g++ cmake make ninja-build pkg-config libcurl4-openssl-dev $(if $(filter x86_64,$(shell uname -m)),libdnnl-dev) libjansson-dev \
     libutf8proc-dev libxxhash-dev nettle-dev zlib1g-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2 \
     dpkg-dev
@@ -34,10 +34,11 @@ FUZZ_SECONDS ?= 4
 
 .PHONY: all arm64 test-arm64 install uninstall deb wheel tarball wheel-cuda demo test check check-long rank-bits sanitize tsan lint fuzz format format-check clean
 
+# Ninja, where it is: its files start no processes but compilers and linkers. A folder that has other files keeps them.
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails, and what the CUDA plug-in is compiled for
-configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
+configure = @mkdir -p $(1) && CMAKE_GENERATOR="$$(command -v ninja > /dev/null && echo Ninja || echo Unix Makefiles)" cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
     sed -n 's/^-- \(the CUDA plug-in is compiled\)/\1/p' $(1)/configure.log
-build = @cmake --build $(1) --parallel $(JOBS) --target $(2) -- --no-print-directory
+build = @cmake --build $(1) --parallel $(JOBS) --target $(2)
 # Four tests more than there are processors: some only wait for signals and processes.
 ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 4)))
 
@@ -96,7 +97,7 @@ check: format-check sanitize
 
 # A cross-compiled snug for aarch64 Linux: $(BUILD)-arm64/snug; on an ARM machine, `make` builds one. Debian's cross compiler, and its
 # libraries in a folder of the build.
-ARM64_PACKAGES := cmake gcc-aarch64-linux-gnu make mmdebstrap pkg-config qemu-user
+ARM64_PACKAGES := cmake gcc-aarch64-linux-gnu make mmdebstrap ninja-build pkg-config qemu-user
 ARM64_OPTIONS = -DCMAKE_TOOLCHAIN_FILE=tools/arm64/aarch64.cmake -DSNUG_SYSROOT=$(BUILD)-arm64/root -DSNUG_CUDA=OFF -DSNUG_WERROR=ON -DSNUG_DEBUG_INFO=OFF
 arm64:
 	@tools/install-packages $(ARM64_PACKAGES)
