@@ -10,12 +10,16 @@ const struct snug_op_info *snug_op_info(enum snug_op_kind kind) {
     return infos[kind];
 }
 
-int snug_op_operands(const struct snug_op *op) {
-    const struct snug_operand *operands = snug_op_info(op->kind)->operands;
-    int count = 0;
-    while (count < SNUG_OPERANDS_MOST && operands[count].name) count++;
-    return count;
+/* Counted once: a search for a plan asks for millions of them. */
+static uint8_t operand_counts[SNUG_OP_COUNT];
+__attribute__((constructor)) static void count_operands(void) {
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
+        const struct snug_operand *operands = snug_op_info((enum snug_op_kind)kind)->operands;
+        while (operand_counts[kind] < SNUG_OPERANDS_MOST && operands[operand_counts[kind]].name) operand_counts[kind]++;
+    }
 }
+
+int snug_op_operands(const struct snug_op *op) { return operand_counts[op->kind]; }
 
 int snug_op_operand(const struct snug_op *op, unsigned flags) {
     const struct snug_operand *operands = snug_op_info(op->kind)->operands;
@@ -25,9 +29,8 @@ int snug_op_operand(const struct snug_op *op, unsigned flags) {
 }
 
 static bool has(const struct snug_op *op, int32_t tensor, bool read_only) {
-    const struct snug_operand *operands = snug_op_info(op->kind)->operands;
-    for (int k = 0; k < SNUG_OPERANDS_MOST && operands[k].name; k++)
-        if (op->operands[k] == tensor && (operands[k].access == SNUG_READ) == read_only) return true;
+    for (int k = 0; k < snug_op_operands(op); k++)
+        if (op->operands[k] == tensor && snug_op_reads(op, k) == read_only) return true;
     return false;
 }
 
