@@ -489,6 +489,15 @@ FIXTURE_TEST(test_updates_on_the_host) {
         plan_of(f, BERT "bf16=true offload=optimizer,gradients,weights offload_update=1 gpu=" GPU_RATES, SNUG_OK));
 }
 
+/* Layers as wide as BERT-large's, but a search of few is quick. */
+static void write_wide(const struct fixture *f) {
+    write_text(
+        f, "wide.json",
+        "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], \"hidden_size\": 1024, "
+        "\"num_hidden_layers\": 6, \"num_attention_heads\": 16, \"intermediate_size\": 4096, \"vocab_size\": 3000, "
+        "\"max_position_embeddings\": 512, \"type_vocab_size\": 2}");
+}
+
 /* --fit lets the host update a share of the weights where its rates make that much faster. */
 FIXTURE_TEST(test_fit_with_updates_on_the_host) {
     static const struct {
@@ -496,17 +505,18 @@ FIXTURE_TEST(test_fit_with_updates_on_the_host) {
         double byte; /* seconds of an update on the host */
         bool chosen;
     } cases[] = {
-        {"memory_budget=1300MiB", 1e-11, true},
-        {"memory_budget=1200MiB", 1e-11, true}, /* instead of an update in backward */
-        {"memory_budget=1300MiB optim=adamw_8bit", 2e-12, true},
-        {"memory_budget=1300MiB", 1e-10, false},
-        {"memory_budget=1300MiB offload_update=0", 1e-11, false},
-        {"memory_budget=1300MiB optim=lion_32bit", 1e-11, false}, /* whose rates are unknown */
-        {"memory_budget=8000MiB", 1e-11, false},                  /* nothing is offloaded */
+        {"memory_budget=1000MiB", 1e-11, true},
+        {"memory_budget=850MiB", 1e-11, true}, /* instead of an update in backward */
+        {"memory_budget=1000MiB optim=adamw_8bit", 2e-12, true},
+        {"memory_budget=1000MiB", 1e-10, false},
+        {"memory_budget=1000MiB offload_update=0", 1e-11, false},
+        {"memory_budget=1000MiB optim=lion_32bit", 1e-11, false}, /* whose rates are unknown */
+        {"memory_budget=5000MiB", 1e-11, false},                  /* nothing is offloaded */
     };
     json_t *rates = read_json(f, GPU_RATES);
     const json_t *items = json_object_get(rates, "seconds");
-    /* A search takes seconds: a part has one case of each outcome. */
+    write_wide(f);
+    /* A search takes a second: a part has one case of each outcome. */
     for (size_t i = SANITIZED; i < sizeof cases / sizeof *cases; i += is_long() ? 1 : 4) {
         char words[1024];
         for (size_t k = 0; k < json_array_size(items); k++) {
@@ -516,7 +526,7 @@ FIXTURE_TEST(test_fit_with_updates_on_the_host) {
         }
         assert_int_equal(json_dump_file(rates, path_of(f, "rates.json"), 0), 0);
         snprintf(words, sizeof words,
-                 "config_name=bert-large-uncased train_file=dummy:256x128 max_seq_length=128 bf16=true fit=true "
+                 "config_name=@wide.json train_file=dummy:256x128 max_seq_length=128 bf16=true fit=true "
                  "per_device_train_batch_size=31 gradient_accumulation_steps=1 %s gpu=%s",
                  cases[i].words, path_of(f, "rates.json"));
         snug_plan *plan = plan_of(f, words, SNUG_OK);
@@ -550,9 +560,10 @@ static struct snug_fit search_within(struct fixture *f, const char *words, int64
 /* A mix must leave what the host lacks memory for on the GPU, or round, or, if there is none, offload as little as
    possible. */
 FIXTURE_TEST(test_fit_with_little_host_memory) {
-    static const char *const words = "config_name=bert-base-uncased train_file=dummy:64x64 max_seq_length=64 bf16=true "
+    static const char *const words = "config_name=@wide.json train_file=dummy:64x64 max_seq_length=64 bf16=true "
                                      "gpu=H200 per_device_train_batch_size=1 ";
-    const int64_t limit = (int64_t)1200 << 20;
+    const int64_t limit = (int64_t)850 << 20;
+    write_wide(f);
     const struct snug_fit any = search_within(f, words, limit, INT64_MAX);
     assert_true(any.fits && !any.chosen.approximate && any.chosen.backing > 0);
     const int64_t most = any.chosen.backing;
