@@ -390,8 +390,12 @@ static void check_row(const struct ops_row *row) {
             if (row->build == build_thin && only != shape && only < OPS_SHAPES) continue; /* its sizes are its own */
             only = shape;
             for (int variant = row->first; variant < row->end; variant++) {
-                /* The large shapes take most of the time: on the host of a row's first variant, and of some others. */
-                const bool skips = (where & ONCE) && !is_chosen(type + variant - row->first, 6);
+                /* The large shapes take most of the time: on the host of a row's first variant, and of some others. So
+                   does attention of each: of two variants one, after the small shape. */
+                const long number = type + variant - row->first;
+                const bool skips =
+                    ((where & ONCE) && !is_chosen(number, 6)) ||
+                    (attention && shape > 0 && variant > row->first && !is_chosen(number + (long)shape, 2));
                 const unsigned here = skips ? where & ~(unsigned)ON_HOST : where;
                 if (here & (ON_HOST | ON_GPU)) seen |= check_case(row, shape, type, variant, here);
             }

@@ -222,8 +222,8 @@ static const struct {
     {{{1, 1, 1}, 256, 4, 40, 2, 16, 2, 3}, ON_GPU},     /* a token each: steps of a generation */
     {{{5}, 8, 1, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},    /* no loss positions */
     {{{0}, 24, 3, 10, 2, 3, 2, 0}, ON_HOST | ON_GPU},   /* no tokens */
-    {{{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_HOST | ONCE}, /* tiles and tails */
-    {{{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_GPU},         /* MiniLM's, d = 32 */
+    {{{260, 1, 29}, 224, 7, 2100, 2, 400, 2100, 90}, ON_HOST | ONCE}, /* tiles and tails of all sizes of a matmul */
+    {{{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, ON_GPU},  /* MiniLM's, d = 32 */
 };
 #define OPS_SHAPES (sizeof ops_shapes / sizeof *ops_shapes)
 
