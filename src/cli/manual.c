@@ -142,7 +142,7 @@ static const struct cli_option variables[] = {
     {"HF_HOME, HF_HUB_CACHE", "", "The Hugging Face cache, where models are looked up by their names."},
     {"HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE", "", "For snug pull, with huggingface_hub's meaning."},
     {"CUDA_VISIBLE_DEVICES", "", "The GPUs that may be used; the first is."},
-    {"OMP_WAIT_POLICY", "", "passive: waiting threads do not spin, for a machine that runs other work."},
+    {"OMP_WAIT_POLICY", "", "passive: waiting threads and CPU ranks do not spin, for a machine that runs other work."},
     {"NO_COLOR", "", "Plain progress on a terminal."},
 };
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "dist/mpi/plugin.h"
@@ -14,6 +15,8 @@
 static struct snug_collectives table;
 static int *counts, *places; /* [2, size]: of what is sent, of what is received */
 static struct snug_collective_watch watch;
+static bool sleeps;                /* while it waits for others */
+enum { AT_ONCE = 1000, FEW = 50 }; /* tests of an operation */
 
 static snug_status check(snug_context *ctx, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING];
@@ -33,19 +36,29 @@ static snug_status fail(snug_context *ctx, const char *call, int code) {
     return check(ctx, call, code);
 }
 
+/* Sleeps as threads that wait do, where OMP_WAIT_POLICY is passive. */
+static void let_others_run(void) {
+    enum { PAUSE = 50000 }; /* nanoseconds */
+    if (sleeps)
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
+    else
+        sched_yield();
+}
+
 /* Waits for an operation that was started with this code. MPI's own waiting calls would not return if a rank is lost.
    The first tests follow each other at once, since most operations are short; later ones let other processes run. */
 static snug_status complete(snug_context *ctx, const char *call, int code, MPI_Request *request) {
-    enum { AT_ONCE = 1000 };
+    const int64_t at_once = sleeps ? FEW : AT_ONCE;
     snug_status status = SNUG_OK;
     int done = 0;
     for (int64_t tests = 0; code == MPI_SUCCESS && !done && status == SNUG_OK; tests++) {
         code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (watch.user) status = watch.poll(watch.user, ctx);
-        if (!done && tests >= AT_ONCE) sched_yield();
+        if (!done && tests >= at_once) let_others_run();
     }
-    /* The rank that ended may have done its part before. */
-    for (int tests = 0; status != SNUG_OK && !done && tests < AT_ONCE; tests++)
+    /* The rank that ended may have done its part before. No more tests: where ranks are more than cores, Open MPI lets
+       other processes run in each, which takes long on a busy machine. */
+    for (int tests = 0; status != SNUG_OK && !done && tests < FEW; tests++)
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
     if (watch.user) watch.leave(watch.user);
     if (done || status != SNUG_OK) return done ? SNUG_OK : status;
@@ -196,6 +209,8 @@ static snug_status start(snug_context *ctx) {
     MPI_Comm_rank(MPI_COMM_WORLD, &table.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &table.size);
     name_library();
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    sleeps = policy && strcasecmp(policy, "passive") == 0;
     void *arrays[2];
     for (int i = 0; i < 2; i++) RETURN_IF_ERROR(snug_alloc(ctx, 2 * (size_t)table.size, sizeof(int), &arrays[i]));
     counts = arrays[0];
