@@ -59,13 +59,17 @@ static void assert_reported(const struct fixture *f, const char *const *parts) {
 /* ---- one failure --------------------------------------------------------------------------------------------------
  */
 
-/* Sends the signal to a rank of three in the middle of a training, and returns when all have ended. */
+enum { TIMEOUT = 4 };
+#define LATE LONG "--ddp_timeout 4 "
+
+/* Sends the signal to a rank of three in the middle of a training, and returns when all have ended: of a rank that is
+   stopped the others know after --ddp_timeout. */
 static void strike(const struct fixture *f, int rank, int number, const char *words, const char *const *parts) {
     pid_t processes[3];
     const pid_t launcher = start_known(f, 3, words);
     for (int r = 0; r < 3; r++) processes[r] = process_of(f, r);
     wait_for_text(f, "stderr", "'epoch': 1.");
-    const double begin = now();
+    const double begin = now() + (number == SIGSTOP ? TIMEOUT : 0);
     assert_int_equal(kill(processes[rank], number), 0);
     assert_gone(f, processes, 3, begin);
     assert_int_not_equal(end_of(launcher), 0);
@@ -85,11 +89,11 @@ FIXTURE_TEST(test_killed_rank) {
 
 FIXTURE_TEST(test_late_rank) {
     if (skips) return;
-    strike(f, 2, SIGSTOP, LONG "--ddp_timeout 4 --output_dir out",
+    strike(f, 2, SIGSTOP, LATE "--output_dir out",
            (const char *const[]){"warning: rank 2 of 3 on ", "; the run ends after --ddp_timeout 4",
                                  "snug: rank 2 of 3 on ", ", step ", " MPI_I", ": more than --ddp_timeout 4",
                                  "has not run for ", NULL});
-    strike(f, 0, SIGSTOP, LONG "--ddp_timeout 4 --output_dir other",
+    strike(f, 0, SIGSTOP, LATE "--output_dir other",
            (const char *const[]){"rank 0 of 3 on ", " MPI_I", "has not run for ", NULL});
 }
 
@@ -131,7 +135,7 @@ FIXTURE_TEST(test_kills_at_random) {
     struct kills k = {.start = start_known,
                       .find = find_known,
                       .words = TRAIN_FROM("cut") "--validation_file dev.csv --eval_strategy steps --eval_steps 20 "
-                                                 "--max_steps 60 --save_steps 4"};
+                                                 "--max_steps 40 --save_steps 4"};
     if (skips) return;
     write_cut(f, 1);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && numbers[i] <= most; i++) {
@@ -150,7 +154,7 @@ FIXTURE_TEST(test_killed_while_writing) {
     static const char words[] = TRAIN_FROM("tall") "--max_steps 3 --save_steps 1 --zero_stage ";
     char command[1024];
     if (skips) return;
-    write_model(f, "tall", 0.1, 256, 1, 30522);
+    write_model(f, "tall", 0.1, 256, 1, 16384);
     snprintf(command, sizeof command, "%s3 --output_dir whole", words);
     run_ranks_well(f, 3, command);
     for (size_t i = !SANITIZED && !is_long(); i < sizeof cases / sizeof *cases; i += is_long() ? 1 : 4) {
@@ -239,6 +243,18 @@ static pid_t start_hosts(const struct fixture *f, int id) {
     _exit(127);
 }
 
+/* The step of the last checkpoint in a folder. */
+static int last_checkpoint(const struct fixture *f, const char *folder) {
+    DIR *entries = opendir(path_of(f, "%s", folder));
+    int last = 0, step;
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (sscanf(entry->d_name, "checkpoint-%d", &step) == 1 && step > last) last = step;
+    closedir(entries);
+    assert_true(last > 0);
+    return last;
+}
+
 /* The link is cut in the middle of a step. mpirun itself waits for its daemon on the other host for longer; the ranks
    do not. */
 TEST_IN(test_cut_off, struct fixture *f, set_up_ranks, tear_down_hosts) {
@@ -264,11 +280,14 @@ TEST_IN(test_cut_off, struct fixture *f, set_up_ranks, tear_down_hosts) {
     end_of(launcher);
     assert_reported(f, (const char *const[]){"snug: rank 1 of 2 on snug-b, step ", "its host does not answer", NULL});
     print_message("both hosts' ranks have ended %.1f s after the cut\n", seconds);
-    run_ranks_well(f, 2,
-                   TRAIN_MODEL "--max_steps 300 --save_steps 2 --save_total_limit 2 --output_dir cut "
-                               "--resume_from_checkpoint True");
-    free(run_well(f,
-                  TRAIN_MODEL "--max_steps 300 --save_strategy no --gradient_accumulation_steps 2 --output_dir whole"));
+    char words[512];
+    const int steps = last_checkpoint(f, "cut") + 2;
+    snprintf(words, sizeof words,
+             TRAIN_MODEL "--max_steps %d --save_strategy no --output_dir cut --resume_from_checkpoint True", steps);
+    run_ranks_well(f, 2, words);
+    snprintf(words, sizeof words,
+             TRAIN_MODEL "--max_steps %d --save_strategy no --gradient_accumulation_steps 2 --output_dir whole", steps);
+    free(run_well(f, words));
     assert_same_in_both(f, "whole", "cut", "model.safetensors");
 }
 

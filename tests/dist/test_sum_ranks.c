@@ -80,9 +80,10 @@ static void fill(int64_t count) {
     simulated.sums = alloc_floats(count);
     for (int r = 0; r < RANKS; r++) {
         simulated.gradients[r] = alloc_floats(count);
-        for (int64_t i = 0; i < count; i++) {
-            const uint32_t word = snug_philox((uint32_t)i, (uint32_t)r, 0, 0, 1, 2).word[0];
-            simulated.gradients[r][i] = (float)(int32_t)word * (word & 1 ? 1e-3f : 1e-9f);
+        for (int64_t i = 0; i < count; i += 4) {
+            const struct snug_philox_block block = snug_philox((uint32_t)i, (uint32_t)r, 0, 0, 1, 2);
+            for (int64_t j = 0; j < 4 && i + j < count; j++)
+                simulated.gradients[r][i + j] = (float)(int32_t)block.word[j] * (block.word[j] & 1 ? 1e-3f : 1e-9f);
         }
     }
 }
@@ -102,6 +103,7 @@ TEST(test_sums_in_the_order_of_the_ranks) {
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (int ranks = 2; ranks <= RANKS; ranks++) {
             const int contributors = ranks - (ranks > 2);
+            if (counts[c] > 1 << 20 && ranks != (c % 2 ? 3 : RANKS) && !is_long()) continue;
             fill(counts[c]);
             simulated.collectives.size = ranks;
             for (int r = 0; r < ranks; r++) assert_int_equal(run_rank(ctx, r, contributors), SNUG_OK);
