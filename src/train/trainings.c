@@ -94,6 +94,7 @@ snug_status snug_training_plan(snug_context *ctx, const struct snug_setup *setup
     snug_status status = snug_fit_give(args, &given);
     if (status == SNUG_OK && *given.flags) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) status = build(setup, args, asked, kind, out);
+    out->offload_dir = asked->offload_dir; /* that of the copied arguments ends here */
     snug_args_free(args);
     return status;
 }

@@ -41,8 +41,6 @@ static inline void find_mpirun(void) {
     setenv("PMIX_MCA_gds", "hash", 0);
     setenv("HWLOC_COMPONENTS", "-linuxio,-pci", 0);
     setenv("HWLOC_PLUGINS_PATH", "/nowhere", 0);
-    /* oneDNN generates fewer kernels at the start of each rank, in half the time. */
-    setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 0);
     if (SANITIZED) {
         static const char no_leaks[] = ":detect_leaks=0"; /* MPI keeps memory until the process ends */
         const char *given = getenv("ASAN_OPTIONS");
