@@ -47,6 +47,10 @@ SECTIONS = {
         "MiniLM-L6 (22.7 M parameters), batches of 256 pairs of AG News, fp32, AdamW with clipping; mini-batches beside the loss that keeps gradients of "
         "vectors in a cache, as snug does.",
         "bench/cpu_embedding.py --python $PYTHON"),
+    "cpu-generate": (
+        "CPU: generation beside llama.cpp",
+        "SmolLM2-135M, greedy, one prompt, 128 new tokens, one core.",
+        "bench/cpu_generate.py --python $PYTHON"),
     "cpu-optimizers": (
         "CPU: optimizers",
         "One update of a weight matrix; the shapes are those of MiniLM, BERT-base and BERT-large.",
