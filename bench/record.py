@@ -24,6 +24,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = os.environ.get("SNUG_PYTHON", str(ROOT.parent / "venv" / "bin" / "python"))
 PAGE = "docs/benchmarks.md"
 
+# Peers that a title may name, whose versions are recorded beside PyTorch's.
+PACKAGES = {"sentence-transformers": "sentence-transformers", "PEFT": "peft", "TRL": "trl", "Unsloth": "unsloth", "Liger": "liger_kernel",
+            "llama.cpp": "llama-cpp-python"}
+
 # name: title, explanation, commands
 SECTIONS = {
     "cpu-trainer": (
@@ -208,6 +212,10 @@ def machine(name):
     if any(word in SECTIONS[name][2] for word in ("PYTHON", "adapters", "contrastive", "dpo", "embed", "families", "peers")):
         parts.append(output_of([PYTHON, "-c", "import torch, transformers as t; print(f'PyTorch {torch.__version__}, transformers "
                                 "{t.__version__}')"]) or "no PyTorch")
+        for peer, package in PACKAGES.items():
+            if peer in SECTIONS[name][0]:
+                found = output_of([PYTHON, "-c", f"import importlib.metadata as m; print(m.version({package!r}))"])
+                parts[-1] += f", {package} {found or 'missing'}"
     return "; ".join(parts)
 
 
