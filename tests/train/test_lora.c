@@ -3,12 +3,11 @@
    is compared with PEFT's in test_golden. */
 #include <math.h>
 
+#include "adapted.h"
 #include "inspect/plan.h"
 #include "inspect/runs.h"
 #include "io/safetensors.h"
-#include "model/adapters.h"
 #include "model/weights.h"
-#include "training_fixture.h"
 
 #define FIXTURE struct fixture *f, set_up_base, tear_down
 
@@ -25,10 +24,6 @@ static int set_up_base(void **state) {
 #define DECODER                                                                                                        \
     "config_name= model_name_or_path=@llama_base line_by_line=True train_file=@train.txt use_peft=True lora_r=4 "      \
     "lora_target_modules=all-linear lora_dropout=0.1 "
-
-static const char *adapter_of(const struct fixture *f, const char *run) {
-    return path_of(f, "%s/" SNUG_ADAPTER_WEIGHTS, run);
-}
 
 static bool has_file(const struct fixture *f, const char *run, const char *file) {
     return access(path_of(f, "%s/%s", run, file), F_OK) == 0;

@@ -3,11 +3,10 @@
    merged and refused. Their arithmetic is compared with PEFT's in test_golden. */
 #include <math.h>
 
+#include "adapted.h"
 #include "inspect/plan.h"
 #include "io/safetensors.h"
-#include "model/adapters.h"
 #include "snug_generate.h"
-#include "training_fixture.h"
 
 #define FIXTURE struct fixture *f, set_up_base, tear_down
 
@@ -29,10 +28,6 @@ static int set_up_base(void **state) {
 #define TEXTS "line_by_line=True train_file=@train.txt "
 #define TIED "config_name= model_name_or_path=@llama_base " TEXTS LORA
 #define IDS "trainable_token_indices=7,5,6 "
-
-static const char *adapter_of(const struct fixture *f, const char *run) {
-    return path_of(f, "%s/" SNUG_ADAPTER_WEIGHTS, run);
-}
 
 /* Values of a tensor, which are freed by the caller. */
 static float *read_tensor(const struct fixture *f, const char *path, const char *name, int64_t shape[2]) {
@@ -108,17 +103,10 @@ FIXTURE_TEST(methods_do_not_change_rows_of_tokens) {
     static const char *const runs[] = {
         TIED IDS, CLASSIFIER IDS, MASKED IDS,
         TIED "trainable_token_indices={\"embed_tokens\":[7,5],\"lm_head\":[6,7,9]} lora_target_modules=all-linear"};
-    static const char *const methods[] = {"threads=2", "gradient_checkpointing=True",
-                                          "offload=optimizer,weights,activations offload_dir=@.", "recompute=none"};
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         char words[1024];
         snprintf(words, sizeof words, "%s max_steps=6", runs[run]);
-        train(f, "plain", words);
-        for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-            snprintf(words, sizeof words, "%s max_steps=6 %s", runs[run], methods[i]);
-            train(f, "other", words);
-            assert_same_file(f, adapter_of(f, "plain"), adapter_of(f, "other"));
-        }
+        assert_methods_keep_bits(f, words);
         snprintf(words, sizeof words, "%s max_steps=6 max_grad_norm=0", runs[run]);
         train(f, "plain", words);
         snprintf(words, sizeof words, "%s max_steps=6 max_grad_norm=0 update_in_backward=True", runs[run]);
