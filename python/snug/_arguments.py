@@ -505,7 +505,7 @@ class _Of12(TypedDict, total=False):
     prompt_name: Optional[str]
     """embed: the name of the model's prompt that is put before each text; default: default_prompt_name of the model"""
     bf16_full_eval: Optional[bool]
-    """eval, predict: weights in bf16, too: half the memory [False]"""
+    """eval, predict, generate: weights in bf16, too: half the memory [False]"""
     fp16_full_eval: Optional[bool]
     """eval, predict: weights in fp16, too: half the memory; on a GPU only [False]"""
 

@@ -389,7 +389,7 @@ const struct snug_argument snug_arguments[] = {
         "bf16 mixed precision; on a CPU only with AMX-BF16, AVX512-BF16 or BFDOT; default: also on a GPU, for decoders "
         "whose files are bf16"),
     FLAG(fp16, "", MACHINE, "False", "fp16 mixed precision with loss scaling; on a GPU only"),
-    FLAG(bf16_full_eval, "", MACHINE, "False", "eval, predict: weights in bf16, too: half the memory"),
+    FLAG(bf16_full_eval, "", MACHINE, "False", "eval, predict, generate: weights in bf16, too: half the memory"),
     FLAG(fp16_full_eval, "", MACHINE, "False", "eval, predict: weights in fp16, too: half the memory; on a GPU only"),
     FLAG(tf32, "", MACHINE, "False",
          "TF32 matmuls in fp32 training: tensor cores round operands to 11 bits; on a GPU only"),

@@ -98,7 +98,7 @@ const struct cli_help cli_helps[] = {
      "model_name_or_path tokenizer_name cache_dir model_revision test_file text_column_name text_column_names "
      "text_column_delimiter data_format max_predict_samples strict chat chat_template_path chat_template_date top_k "
      "seed max_seq_length gpu "
-     "per_device_eval_batch_size dtype bf16_full_eval device use_cpu threads memory_budget fit ",
+     "per_device_eval_batch_size dtype bf16 bf16_full_eval device use_cpu threads memory_budget fit ",
      " model_name_or_path prompt test_file chat max_new_tokens do_sample temperature top_k top_p num_beams "
      "stop_strings "
      "seed device json ",
@@ -113,7 +113,8 @@ const struct cli_help cli_helps[] = {
      "",
      OF_GENERATION
      "log_level model_name_or_path tokenizer_name cache_dir model_revision max_seq_length "
-     "chat_template_path chat_template_date top_k seed dtype bf16_full_eval device use_cpu threads memory_budget fit ",
+     "chat_template_path chat_template_date top_k seed dtype bf16 bf16_full_eval device use_cpu threads memory_budget "
+     "fit ",
      " model_name_or_path max_seq_length max_new_tokens do_sample temperature top_k top_p seed device ",
      {{"max_seq_length", "4096, or the model's positions"}, {"max_new_tokens", "the rest of max_seq_length"}},
      .operand = "DIR"},

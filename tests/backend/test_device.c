@@ -497,6 +497,29 @@ FIXTURE_TEST(test_decoder_in_bf16) {
                   "device=cuda");
         assert_int_equal(strstr(f->log, "computing in bf16, the type of the model's files") != NULL, !i);
     }
+    /* What trains nothing stores it without masters, and computes the same; so do answers with --bf16. */
+    static const struct {
+        enum snug_command command;
+        const char *words;
+    } cases[] = {{SNUG_COMMAND_EVAL, ""}, {SNUG_COMMAND_EVAL, " bf16=True"}, {SNUG_COMMAND_GENERATE, " bf16=True"}};
+    snug_metrics metrics[2];
+    int64_t weights[3];
+    for (int i = 0; i < 3; i++) {
+        char words[256];
+        struct snug_job job;
+        snprintf(words, sizeof words, "model_name_or_path=@start device=cuda %s%s",
+                 i < 2 ? "task=clm validation_file=@train.txt line_by_line=True" : "prompt=gold max_new_tokens=4",
+                 cases[i].words);
+        snug_args *args = plain_args(f, words);
+        if (snug_job_open(args, cases[i].command, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        weights[i] = job.plan.bytes[SNUG_MEMORY_WEIGHTS];
+        snug_job_close(&job);
+        if (i < 2 && evaluate_args(f, args, NULL, &metrics[i]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        snug_args_destroy(args);
+    }
+    assert_true(metric_of(&metrics[0], "eval_loss") == metric_of(&metrics[1], "eval_loss"));
+    assert_true(2 * weights[0] < weights[1]);
+    assert_int_equal(weights[2], weights[0]);
 }
 
 /* Without a cache folder, in 16 bits. */
