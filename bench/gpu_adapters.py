@@ -24,7 +24,7 @@ CASES = {  # model, rows, tokens of each, our words, the peer's case
     "8b-lora": ("llama8b", 2, "2048", "", "llama8b_lora_unsloth_nockpt_b2x2048"),
     "8b-lora-recomputed": ("llama8b", 2, "2048", "--recompute layer", "llama8b_lora_unsloth_b2x2048"),
     "8b-qlora": ("llama8b", 2, "2048", "--load_in_4bit", "llama8b_qlora_unsloth_b2x2048"),
-    # As Unsloth's checkpointing, which keeps the inputs of layers in host memory.
+    # With the inputs of layers in host memory, where Unsloth's checkpointing keeps them.
     "8b-qlora-recomputed": ("llama8b", 2, "2048", "--load_in_4bit --recompute layer --offload activations",
                             "llama8b_qlora_unsloth_b2x2048"),
     "8b-qlora-least": ("llama8b", 2, "2048", "--load_in_4bit --recompute layer --optim adamw_8bit --offload embeddings,activations,weights",

@@ -525,15 +525,16 @@ static snug_status find_stored_type(const struct snug_setup *setup, bool *is_bf1
    needs no fp32 masters, and stores its weights in bf16, too; answers have no other use for --bf16. */
 static snug_status choose_compute(struct snug_setup *setup) {
     struct snug_args *args = setup->args;
+    const bool inference = snug_setup_is_inference(setup);
     bool is_bf16;
     if (snug_setup_generates(setup)) args->bf16_full_eval |= args->bf16;
     if (!snug_backend_is_device(setup->backend) || setup->backend->lacks_bf16 ||
         !snug_family_has(setup->config.family, SNUG_TASK_CLM) || args->fp16 || args->tf32 || args->fp16_full_eval ||
-        args->bf16_full_eval || snug_args_is_set(args, "bf16"))
+        (inference && args->bf16_full_eval) || snug_args_is_set(args, "bf16"))
         return SNUG_OK;
     RETURN_IF_ERROR(find_stored_type(setup, &is_bf16));
     if (!is_bf16) return SNUG_OK;
-    *(snug_setup_is_inference(setup) ? &args->bf16_full_eval : &args->bf16) = true;
+    *(inference ? &args->bf16_full_eval : &args->bf16) = true;
     snug_log(setup->ctx, SNUG_LOG_INFO, "computing in bf16, the type of the model's files: --no_bf16 computes in fp32");
     return SNUG_OK;
 }

@@ -612,6 +612,7 @@ FIXTURE_TEST(test_compute_type) {
         {"llama", "dtype", " fp16=True", "H100", SNUG_F16},
         {"llama", "dtype", " tf32=True", "H100", SNUG_F32},
         {"llama", "dtype", " fp16_full_eval=True", "H100", SNUG_F32},
+        {"llama", "dtype", " bf16_full_eval=True", "H100", SNUG_BF16}, /* which says nothing of a training */
         {"llama", "dtype", "", "T4", SNUG_F32},
         {"llama", "dtype", "", NULL, SNUG_F32},
         {"llama", NULL, "", "H100", SNUG_F32},
