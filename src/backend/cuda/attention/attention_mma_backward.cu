@@ -29,12 +29,13 @@ template <typename E, int D> struct shape {
 };
 
 struct backward {
-    uint4 *rows;    /* [heads, stride]: a value per query, see row_kernel */
-    float4 *sums;   /* [shares, heads, tiles, …]: dq of each tile of queries */
-    int64_t stride; /* of rows */
-    int64_t tiles;  /* of all sequences, of a head */
-    int shares;     /* blocks that share a head's keys */
-    int share;      /* blocks of keys of each */
+    uint4 *rows;      /* [a.heads, stride]: a value per query, see row_kernel */
+    float4 *sums;     /* [shares, heads, tiles, …]: dq of each tile of queries */
+    int64_t stride;   /* of rows */
+    int64_t tiles;    /* of all sequences, of a head */
+    int first, heads; /* those of this launch: all, or with positions those of a pass */
+    int shares;       /* blocks that share a head's keys */
+    int share;        /* blocks of keys of each */
 };
 
 /* Tile numbers assume that each earlier sequence has one more tile than it fills. */
@@ -296,9 +297,9 @@ template <typename S> struct dq_part {
     static __device__ __forceinline__ int row() { return threadIdx.x / 32 % ROWS * 16; }
     static __device__ __forceinline__ int channel() { return threadIdx.x / (32 * ROWS) * CHANNELS; }
     /* The lane's sums, 32 elements apart. */
-    static __device__ __forceinline__ float4 *sums(const struct attention &a, const struct backward &b,
-                                                   const struct head &head, int part, int share, int64_t tile) {
-        const int64_t of_head = ((int64_t)share * a.heads + head.index) * (S::HEAD / S::CHANNELS) + part;
+    static __device__ __forceinline__ float4 *sums(const struct backward &b, const struct head &head, int part,
+                                                   int share, int64_t tile) {
+        const int64_t of_head = ((int64_t)share * b.heads + head.index - b.first) * (S::HEAD / S::CHANNELS) + part;
         return b.sums + (of_head * b.tiles + tile) * (S::QUERIES * S::CHANNELS / 4) + threadIdx.x / 32 * (N * 32) +
                threadIdx.x % 32;
     }
@@ -348,7 +349,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     extern __shared__ __align__(1024) uint4 shared[];
     uint4 *rows = shared + (DS + S::DS_BYTES) / 16;
     float *biases = (float *)(rows + 2 * QUERIES);
-    struct head head = head_of(a, blockIdx.z, (FORM & POSITIONED ? a.positions.first : 0) + blockIdx.y * a.group);
+    struct head head = head_of(a, blockIdx.z, b.first + blockIdx.y * a.group);
     const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
     if (part * C >= a.d) return;
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
@@ -361,7 +362,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
 
     const T *keys = (const T *)a.k + head.first * a.k_row + head.keys,
             *values = (const T *)a.v + head.first * a.v_row + head.keys;
-    float4 *sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
+    float4 *sums = mine::sums(b, head, part, share, first_tile<S>(head, blockIdx.z));
 
     if (FORM & BIASED) load_biases<THREADS>(biases, a, head);
     for (int block = begin; block < end; block++) {
@@ -377,7 +378,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
         commit_copies();
         struct quad_part quad;
         if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
-        if (FORM & GROUPED) sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
+        if (FORM & GROUPED) sums = mine::sums(b, head, part, share, first_tile<S>(head, blockIdx.z));
         float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
         for (int tile = seen.first, stage = 0; tile < seen.end; tile++, stage ^= 1) {
             wait_copies<0>();
@@ -428,7 +429,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
             if (turns) { /* to the next head */
                 tile = seen.first - 1;
                 choose_head(head, a, head.index + 1);
-                sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
+                sums = mine::sums(b, head, part, share, first_tile<S>(head, blockIdx.z));
                 if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
             }
         }
@@ -445,7 +446,7 @@ template <typename S>
 static __global__ void __launch_bounds__(S::THREADS)
     add_shares_kernel(const struct attention a, const struct backward b) {
     typedef dq_part<S> mine;
-    const struct head head = head_of(a, blockIdx.z, a.positions.first + blockIdx.y);
+    const struct head head = head_of(a, blockIdx.z, b.first + blockIdx.y);
     const int part = blockIdx.x % (S::HEAD / S::CHANNELS), tile = blockIdx.x / (S::HEAD / S::CHANNELS);
     if (tile * S::QUERIES >= head.length || part * S::CHANNELS >= a.d) return;
     /* All shares, or those within the window; a single share has already stored dq. */
@@ -454,7 +455,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     if (end - begin < 2) return;
     float dq[mine::N][4] = {};
     for (int share = begin; share < end; share++) {
-        const float4 *from = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z) + tile);
+        const float4 *from = mine::sums(b, head, part, share, first_tile<S>(head, blockIdx.z) + tile);
         float4 sums[mine::N];
 #pragma unroll
         for (int n = 0; n < mine::N; n++) sums[n] = from[32 * n];
@@ -467,11 +468,10 @@ static __global__ void __launch_bounds__(S::THREADS)
 
 template <typename S, bool DROP, unsigned FORM>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
-    const bool some = FORM & POSITIONED;
-    const unsigned heads = (unsigned)(some ? a.positions.heads : a.heads), sequences = (unsigned)run->batch->sequences;
+    const unsigned heads = (unsigned)b.heads, sequences = (unsigned)run->batch->sequences;
     const unsigned parts = S::HEAD / S::CHANNELS;
     cudaStream_t stream = snug_cuda_of(run)->stream;
-    const dim3 grid((unsigned)b.shares * parts, some ? heads : (unsigned)a.kv_heads, sequences);
+    const dim3 grid((unsigned)b.shares * parts, heads / (unsigned)a.group, sequences);
     const dim3 tiles(blocks_for(run->program->longest, S::QUERIES) * parts, heads, sequences);
     const int bytes = S::BYTES + (FORM & BIASED ? DISTANCES * 4 : 0);
     const auto kernel = backward_kernel<S, DROP, FORM>;
@@ -481,16 +481,20 @@ static void launch(const struct attention &a, const struct backward &b, const st
 }
 
 /* The kernels' scratch; computes their rows. */
-template <typename S> static struct backward prepare(const struct attention &a, const struct snug_run *run) {
+template <typename S, unsigned FORM>
+static struct backward prepare(const struct attention &a, const struct snug_run *run) {
     const struct snug_program *program = run->program;
     const int64_t sequences = run->batch->sequences, longest = program->longest > 0 ? program->longest : 1;
+    const bool some = FORM & POSITIONED;
     struct backward b = {.rows = (uint4 *)a.workspace};
+    b.first = some ? a.positions.first : 0;
+    b.heads = some ? a.positions.heads : a.heads;
     b.stride = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
     b.sums = (float4 *)((uint8_t *)a.workspace + snug_cuda_mma_row_bytes(program, a.heads));
     b.tiles = snug_cuda_mma_tiles(S::WIDE, a.bucket, sequences);
     static_assert(sizeof *b.rows == SNUG_CUDA_MMA_ROW, "the size of the workspace depends on it");
-    const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.heads * S::HEAD * 4;
-    const int64_t heads = a.bucket * a.kv_heads / longest + 1; /* if all sequences had full length */
+    const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * b.heads * S::HEAD * 4;
+    const int64_t heads = a.bucket * (b.heads / a.group) / longest + 1; /* if all sequences had full length */
     int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
     const int64_t room = snug_cuda_mma_sum_bytes(program, S::WIDE, S::HEAD, a.heads, a.kv_heads) / once;
     if (shares > room) shares = room;
@@ -505,7 +509,7 @@ template <typename S> static struct backward prepare(const struct attention &a, 
 /* False if a block has too little shared memory. */
 template <typename S, unsigned FORM> static bool launch_form(const struct attention &a, const struct snug_run *run) {
     if (S::BYTES + (FORM & BIASED ? DISTANCES * 4 : 0) > snug_cuda_of(run)->block_memory) return false;
-    const struct backward b = prepare<S>(a, run);
+    const struct backward b = prepare<S, FORM>(a, run);
     if (run->batch->sequences == 0) return true;
     if constexpr ((FORM & POSITIONED) && !S::WIDE) {
         const bool is_f16 = std::is_same_v<typename S::operands, f16>;
