@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the rates. Small BERTs and Llamas of several widths run on batches of several shapes. Each operation is
- * timed inside its program, so that the caches are in the state that the previous operations leave. A model with three
- * constants is then fitted to each kind (least squares of the relative errors).
+ * Measures the rates. Small BERTs, DeBERTas and Llamas of several widths run on batches of several shapes. Each
+ * operation is timed inside its program, so that the caches are in the state that the previous operations leave. A
+ * model with three constants is then fitted to each kind (least squares of the relative errors).
  */
 #include "measure/rates.h"
 
@@ -113,10 +113,11 @@ void snug_rates_free(struct snug_rates *rates) {
 struct shape {
     int64_t hidden, heads, sequences, length;
     enum {
-        PLAIN = 1,  /* also without dropout, for the few models without it */
-        STATES = 2, /* also with every other optimizer */
-        MLM = 4,    /* masked LM: a loss over the vocabulary at every seventh token */
-        CAUSAL = 8, /* a decoder, in which up to four heads share a key; no dropout, a loss at each token */
+        PLAIN = 1,      /* also without dropout, for the few models without it */
+        STATES = 2,     /* also with every other optimizer */
+        MLM = 4,        /* masked LM: a loss over the vocabulary at every seventh token */
+        CAUSAL = 8,     /* a decoder, in which up to four heads share a key; no dropout, a loss at each token */
+        POSITIONS = 16, /* DeBERTa: attention to position keys and queries */
     } kinds;
 };
 /* Small, because machines with little memory run them too. */
@@ -133,6 +134,8 @@ static const struct shape host_shapes[] = {
     {384, 12, 4, 128, MLM},
     {256, 4, 8, 32, CAUSAL | PLAIN},
     {512, 8, 2, 256, CAUSAL},
+    {256, 4, 8, 32, POSITIONS},
+    {384, 6, 4, 128, POSITIONS},
 };
 /* Large enough that the constant time of a call does not hide the rates of what a GPU is used for. The first is the
    smallest: find_gap(). */
@@ -152,6 +155,8 @@ static const struct shape device_shapes[] = {
     {1024, 8, 16, 1024, CAUSAL},
     {2048, 32, 4, 2048, CAUSAL | PLAIN},
     {4096, 32, 2, 2048, CAUSAL},
+    {768, 12, 32, 128, POSITIONS},
+    {768, 12, 16, 512, POSITIONS},
 };
 /* From few to many FLOPs: a probe measures as many as it has time for. */
 static const struct shape probe_shapes[] = {
@@ -239,15 +244,20 @@ static int64_t rows_of(const struct shape *shape) { return shape->sequences * sh
 
 static snug_status make_config(struct bench *bench, const struct shape *shape, bool dropout, int32_t layers,
                                struct snug_config *out) {
-    static const char encoder[] =
-        "{\"model_type\": \"bert\", \"architectures\": [\"BertFor%s\"], \"max_position_embeddings\": 512,"
-        " \"hidden_dropout_prob\": %g, \"attention_probs_dropout_prob\": %g, ";
+    static const char encoder[] = "{%s%s\"], \"max_position_embeddings\": 512, \"hidden_dropout_prob\": %g,"
+                                  " \"attention_probs_dropout_prob\": %g, ";
+    static const char bert[] = "\"model_type\": \"bert\", \"architectures\": [\"BertFor";
+    static const char deberta[] =
+        "\"model_type\": \"deberta-v2\", \"relative_attention\": true, \"position_buckets\": 256,"
+        " \"pos_att_type\": [\"c2p\", \"p2c\"], \"share_att_key\": true,"
+        " \"norm_rel_ebd\": \"layer_norm\", \"position_biased_input\": false,"
+        " \"architectures\": [\"DebertaV2For";
     static const char decoder[] = "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"],"
                                   " \"tie_word_embeddings\": true, \"num_key_value_heads\": %" PRId64 ", ";
     const double p = dropout ? 0.1 : 0;
-    char text[512];
+    char text[640];
     int used = shape->kinds & CAUSAL ? snprintf(text, sizeof text, decoder, (shape->heads + 3) / 4)
-                                     : snprintf(text, sizeof text, encoder,
+                                     : snprintf(text, sizeof text, encoder, shape->kinds & POSITIONS ? deberta : bert,
                                                 shape->kinds & MLM ? "MaskedLM" : "SequenceClassification", p, p);
     snprintf(text + used, sizeof text - (size_t)used,
              "\"hidden_size\": %" PRId64 ", \"num_attention_heads\": %" PRId64 ", \"intermediate_size\": %" PRId64
@@ -754,6 +764,12 @@ static bool drops(const struct snug_program *program) {
     return false;
 }
 
+static bool has_positions(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (snug_operand_types(program, &program->ops[i]) & SNUG_POSITIONS) return true;
+    return false;
+}
+
 static snug_status probe_shapes_of(struct bench *bench, const struct snug_program *program,
                                    const struct snug_rates_probe *probe) {
     const struct types types = {probe->weights, program->compute, program->tf32};
@@ -761,6 +777,7 @@ static snug_status probe_shapes_of(struct bench *bench, const struct snug_progra
     for (size_t i = 0; i < bench->shape_count && snug_seconds() - begin < PROBE_SECONDS; i++) {
         struct shape shape = bench->shapes[i];
         shape.kinds = probe->causal ? CAUSAL : probe->masked_lm ? MLM : 0;
+        if (has_positions(program)) shape.kinds |= POSITIONS;
         const snug_status status = measure_shape(bench, &shape, probe->optimizer, &types, drops(program), ALL);
         if (status != SNUG_END) RETURN_IF_ERROR(status);
     }

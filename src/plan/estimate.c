@@ -18,8 +18,11 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
     }
     if (op->on_host) types |= SNUG_ON_HOST;
     if (op->alone) types |= SNUG_ALONE;
-    const bool attention = op->kind == SNUG_OP_ATTENTION || op->kind == SNUG_OP_ATTENTION_BACKWARD;
-    if (attention && snug_op_attention_form(op)->after == 0) types |= SNUG_CAUSAL;
+    const bool forward = op->kind == SNUG_OP_ATTENTION, backward = op->kind == SNUG_OP_ATTENTION_BACKWARD;
+    if ((forward || backward) && snug_op_attention_form(op)->after == 0) types |= SNUG_CAUSAL;
+    if ((forward && (op->attention.pk || op->attention.pq)) ||
+        (backward && (op->attention_backward.pk || op->attention_backward.pq)))
+        types |= SNUG_POSITIONS;
     return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 

@@ -38,8 +38,8 @@ struct snug_rates {
  * contractions: a backend chooses its loop by these types. + SNUG_ON_HOST for an update on the host
  * (plan/place_updates.c), whose rate is of no other operation. + SNUG_ALONE for a norm or an update in a launch of its
  * own (plan/in_backward.c), which takes longer than its share of one for all. + SNUG_CAUSAL for attention to earlier
- * tokens alone, which has loops of its own. */
-enum { SNUG_OPERAND_TYPES = 128, SNUG_ON_HOST = 16, SNUG_ALONE = 32, SNUG_CAUSAL = 64 };
+ * tokens alone, and + SNUG_POSITIONS for attention with position keys or queries, which have loops of their own. */
+enum { SNUG_OPERAND_TYPES = 256, SNUG_ON_HOST = 16, SNUG_ALONE = 32, SNUG_CAUSAL = 64, SNUG_POSITIONS = 128 };
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
 /* The work of a step: its mean micro-batch. */

@@ -59,9 +59,10 @@ FIXTURE_TEST(test_rates_are_measured_once) {
     free(path);
     open_rates(f, &measured);
     assert_contains(f->log, "measured again");
-    bool found[SNUG_OP_COUNT] = {false};
+    bool found[SNUG_OP_COUNT] = {false}, positions[SNUG_OP_COUNT] = {false};
     for (size_t i = 0; i < measured.count; i++) {
         const struct snug_rate *rate = &measured.items[i];
+        positions[rate->kind] |= rate->types & SNUG_POSITIONS;
         assert_true(rate->call >= 0 && rate->flop >= 0 && rate->byte >= 0 && rate->samples > 0);
         assert_true(rate->call + rate->flop + rate->byte > 0);
         found[rate->kind] = true;
@@ -72,6 +73,7 @@ FIXTURE_TEST(test_rates_are_measured_once) {
         SNUG_OP_ACTIVATION, SNUG_OP_ADAM,      SNUG_OP_SQUARED_NORM};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!found[needed[i]]) fail_msg("%s has no rate", snug_op_name(needed[i]));
+    assert_true(positions[SNUG_OP_ATTENTION] && positions[SNUG_OP_ATTENTION_BACKWARD]); /* DeBERTa's */
     f->log[0] = '\0';
     open_rates(f, &again);
     assert_null(strstr(f->log, "measuring"));

@@ -119,7 +119,7 @@ FIXTURE_TEST(test_rates_without_tf32) {
 
 /* A rate is scaled by the peak that limits its operation; what is done before a kernel starts is not. */
 FIXTURE_TEST(test_scaled_rates) {
-    const struct snug_gpu_model *measured = snug_gpu_model_find("NVIDIA H100 80GB HBM3"),
+    const struct snug_gpu_model *measured = snug_gpu_model_find("NVIDIA H200"),
                                 *other = snug_gpu_model_find("RTX 4090");
     const struct {
         enum snug_op_kind kind;
@@ -167,7 +167,7 @@ FIXTURE_TEST(test_plan_of_a_t4) {
         snug_plan *half = plan_of(f, words, SNUG_OK);
         assert_says(half, "fp16 with fp32 masters and loss scaling");
         assert_says(half, "it fits");
-        assert_says(half, "snug has never run on this GPU; rates measured on NVIDIA H100 80GB HBM3, scaled");
+        assert_says(half, "snug has never run on this GPU; rates measured on NVIDIA H200, scaled");
         snprintf(words, sizeof words, BERT "gpu=%s per_device_train_batch_size=16", gpus[i]);
         snug_plan *plain = plan_of(f, words, SNUG_OK);
         assert_true(plain->methods->work.seconds > 2 * half->methods->work.seconds);

@@ -44,7 +44,7 @@ FIXTURE_TEST(test_plan_of_a_known_gpu) {
     json_decref(json);
     assert_says(plan, "(nothing else on it): it fits");
     assert_says(plan, " s there, ");
-    assert_says(plan, "\n(estimated, not measured there: rates measured on NVIDIA H100 80GB HBM3, scaled");
+    assert_says(plan, "\n(estimated, not measured there: rates measured on NVIDIA H200, scaled");
     const double fast = plan->methods->work.seconds;
     const int64_t total = snug_plan_total(plan);
     snug_plan_destroy(plan);
