@@ -478,8 +478,9 @@ static snug_status check_saved(const struct snug_adapter *adapter, const struct 
         if (!adapter->strict || use->saved[i] || strcmp(text, "classifier") == 0 || strcmp(text, "score") == 0)
             continue;
         return snug_fail(adapter->ctx, SNUG_E_USAGE,
-                         "%s: modules_to_save: the model has no weights of its own in a module \"%s\"; it has: %s",
-                         adapter->path, text, use->linears);
+                         "%s: modules_to_save: the model has no weights of its own in a module \"%s\"; it has: %s "
+                         "%s, and norms",
+                         adapter->path, text, use->words, use->linears);
     }
     return SNUG_OK;
 }
