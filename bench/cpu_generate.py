@@ -18,7 +18,7 @@ import tempfile
 import time
 
 PROMPT = "The three largest rivers of Europe are"
-CASES = (("fp32", "f32", []), ("bf16", "bf16", ["--dtype", "bfloat16"]), ("bf16, products in bf16", "bf16", ["--bf16_full_eval"]))
+CASES = (("fp32", "f32", ["--dtype", "float32"]), ("bf16", "bf16", []), ("bf16, products in bf16", "bf16", ["--bf16_full_eval"]))
 
 
 def peer(args):

@@ -617,18 +617,21 @@ snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folde
     return check_whole(ctx, folder);
 }
 
-snug_status snug_weights_are_bf16(snug_context *ctx, const struct snug_folder *folder, bool *out) {
+snug_status snug_weights_are_bf16(snug_context *ctx, const struct snug_folder *folder, bool *most, bool *matrices) {
     struct snug_safetensors files;
     const char *name;
     double values = 0, in_bf16 = 0;
     RETURN_IF_ERROR(snug_weights_find(ctx, folder, &name));
     RETURN_IF_ERROR(snug_safetensors_open(ctx, folder, name, &files));
+    *matrices = true;
     for (size_t i = 0; i < files.count; i++) {
-        const bool is_bf16 = files.tensors[i].readable && files.tensors[i].dtype == SNUG_BF16;
-        values += (double)files.tensors[i].count;
-        in_bf16 += is_bf16 ? (double)files.tensors[i].count : 0;
+        const struct snug_stored_tensor *tensor = &files.tensors[i];
+        const bool is_bf16 = tensor->readable && tensor->dtype == SNUG_BF16;
+        values += (double)tensor->count;
+        in_bf16 += is_bf16 ? (double)tensor->count : 0;
+        *matrices &= is_bf16 || tensor->dims < 2;
     }
-    *out = in_bf16 > values / 2;
+    *most = in_bf16 > values / 2;
     snug_safetensors_close(&files);
     return SNUG_OK;
 }

@@ -41,8 +41,8 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
 snug_status snug_weights_find(snug_context *ctx, const struct snug_folder *folder, const char **name);
 /* Whether folder has weights that snug_weights_load() can open; if not, the message says what to do. */
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder);
-/* Whether most values of the folder's weights are BF16. */
-snug_status snug_weights_are_bf16(snug_context *ctx, const struct snug_folder *folder, bool *out);
+/* Whether most values of the folder's weights are BF16, and whether all matrices and tables are. */
+snug_status snug_weights_are_bf16(snug_context *ctx, const struct snug_folder *folder, bool *most, bool *matrices);
 /* If the folder has a decoder of masked LM that differs from the word table, although config ties them: gives config
    one (snug_config_untie()), with a warning. Before the model is built for that task. */
 snug_status snug_weights_untie(snug_context *ctx, const struct snug_folder *folder, struct snug_config *config);

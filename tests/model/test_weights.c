@@ -398,23 +398,28 @@ FIXTURE_TEST(test_type_of_most_weights) {
     static const struct {
         enum snug_dtype first, second;
         int64_t rows[2];
-        bool is_bf16;
-    } cases[] = {{SNUG_BF16, SNUG_BF16, {3, 4}, true},
-                 {SNUG_BF16, SNUG_F32, {3, 2}, true},
-                 {SNUG_BF16, SNUG_F32, {3, 3}, false},
-                 {SNUG_BF16, SNUG_U8, {3, 9}, false},
-                 {SNUG_F16, SNUG_F32, {3, 1}, false}};
+        int dims; /* of the second */
+        bool most, matrices;
+    } cases[] = {{SNUG_BF16, SNUG_BF16, {3, 4}, 2, true, true}, {SNUG_BF16, SNUG_F32, {3, 2}, 1, true, true},
+                 {SNUG_BF16, SNUG_F32, {3, 2}, 2, true, false}, {SNUG_BF16, SNUG_F32, {3, 3}, 1, false, true},
+                 {SNUG_BF16, SNUG_U8, {3, 9}, 2, false, false}, {SNUG_F16, SNUG_F32, {3, 1}, 1, false, false},
+                 {SNUG_BF16, SNUG_F16, {9, 1}, 2, true, false}};
     static const float zeros[64];
     struct snug_folder folder;
     ok(f, snug_folder_open(f->ctx, NULL, path_of(f, "model"), &folder));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bool is_bf16;
+        bool most, matrices;
         const struct values_to_write sources[] = {
-            {.name = "a", .dtype = cases[i].first, .dims = 1, .shape = {cases[i].rows[0]}, .data = zeros},
-            {.name = "b", .dtype = cases[i].second, .dims = 1, .shape = {cases[i].rows[1]}, .data = zeros}};
+            {.name = "a", .dtype = cases[i].first, .dims = 2, .shape = {cases[i].rows[0], 1}, .data = zeros},
+            {.name = "b",
+             .dtype = cases[i].second,
+             .dims = cases[i].dims,
+             .shape = {cases[i].rows[1], 1},
+             .data = zeros}};
         ok(f, write_tensors(f->ctx, path_of(f, "model/model.safetensors"), sources, 2));
-        ok(f, snug_weights_are_bf16(f->ctx, &folder, &is_bf16));
-        assert_int_equal(is_bf16, cases[i].is_bf16);
+        ok(f, snug_weights_are_bf16(f->ctx, &folder, &most, &matrices));
+        assert_int_equal(most, cases[i].most);
+        assert_int_equal(matrices, cases[i].matrices);
     }
     snug_folder_close(&folder);
 }

@@ -436,6 +436,42 @@ FIXTURE_TEST(test_a_generator_keeps_what_it_has_read) {
     snug_args_destroy(args);
 }
 
+static int64_t planned_weights(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    struct snug_job job;
+    if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    const int64_t bytes = job.plan.bytes[SNUG_MEMORY_WEIGHTS];
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    return bytes;
+}
+
+/* Files in bf16 take half of the memory on a CPU, and the answers are those of the same values in fp32: of a few
+   sequences and of many, for which other matmuls are used. */
+FIXTURE_TEST(test_files_in_bf16) {
+    static const char asked[] = "test_file=@rows.txt max_new_tokens=6 num_beams=4 per_device_eval_batch_size=%d%s";
+    train_model(f, CHAT "/plain.jsonl dtype=bfloat16", 40);
+    write_text(f, "rows.txt", "What colour\nTell me\nWhat\nHow many\n");
+    for (int rows = 1; rows <= 4; rows += 3) {
+        char words[256];
+        f->log[0] = '\0';
+        snprintf(words, sizeof words, asked, rows, "");
+        struct answers *kept = answer(f, words);
+        assert_contains(f->log, "keeping the weights in bf16");
+        f->log[0] = '\0';
+        snprintf(words, sizeof words, asked, rows, " dtype=float32");
+        struct answers *wide = answer(f, words);
+        assert_null(strstr(f->log, "keeping"));
+        assert_int_equal(kept->count, 4);
+        assert_memory_equal(kept, wide, sizeof *kept);
+        free(kept);
+        free(wide);
+    }
+    const int64_t kept = planned_weights(f, "model_name_or_path=@out threads=1 prompt=What"),
+                  wide = planned_weights(f, "model_name_or_path=@out threads=1 prompt=What dtype=float32");
+    assert_true(kept > wide / 2 && kept < wide * 51 / 100);
+}
+
 FIXTURE_TEST(test_models_that_generate_nothing) {
     snug_args *args = plain_args(f, "model_name_or_path=" SNUG_SOURCE_DIR "/tests/golden/model/mlm prompt=x");
     struct answers a = {.count = 0};
