@@ -128,6 +128,7 @@ check-long:
 	@tools/long/kill-test 200
 	@tools/long/kill-test --interrupt 100
 	@tools/long/folder-fuzz 2000
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=60
 	@tools/long/failure-test $(JOBS)
 
 # The bits of 3, 4 and 8 CPU ranks in every ZeRO stage: of whole runs, and of runs that are killed KILLS times and resumed on

@@ -32,8 +32,9 @@ size_t snug_jinja_begin_capture(struct snug_jinja_run *run) {
 
 snug_status snug_jinja_end_capture(struct snug_jinja_run *run, size_t mark, snug_status status,
                                    struct snug_jinja_value *out) {
+    const char *text = run->text ? run->text + mark : ""; /* no buffer where nothing was written so far */
     run->captures--;
-    if (status == SNUG_OK) status = snug_jinja_copy(&run->heap, run->text + mark, run->length - mark, out);
+    if (status == SNUG_OK) status = snug_jinja_copy(&run->heap, text, run->length - mark, out);
     run->length = mark;
     return status;
 }

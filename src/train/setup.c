@@ -527,9 +527,8 @@ static snug_status find_stored_type(const struct snug_setup *setup, bool *is_bf1
 static snug_status choose_storage(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     bool most, matrices;
-    if (snug_backend_is_device(setup->backend) || !snug_setup_is_inference(setup) || !setup->model.path ||
-        setup->lora || setup->config.quantized.type || args->fp16 || args->fp16_full_eval || args->bf16_full_eval ||
-        snug_args_is_set(args, "dtype"))
+    if (snug_backend_is_device(setup->backend) || !snug_setup_is_inference(setup) || setup->lora ||
+        setup->config.quantized.type || args->bf16_full_eval || snug_args_is_set(args, "dtype"))
         return SNUG_OK;
     RETURN_IF_ERROR(snug_weights_are_bf16(setup->ctx, &setup->model, &most, &matrices));
     if (!matrices) return SNUG_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuzz.h"
+#include "fuzz_main.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,12 +101,7 @@ static int describe(const struct entry *entry, struct stat *info) {
     return 0;
 }
 
-/* ---- calls: __real_x is x itself, and every x is __wrap_x. libFuzzer's own go to the system. ---- */
-
-#define WRAP(type, name, parameters)                                                                                   \
-    type __real_##name parameters;                                                                                     \
-    type __wrap_##name parameters;                                                                                     \
-    type __wrap_##name parameters
+/* ---- calls: those of libFuzzer and of seeds.c go to the system ---- */
 
 /* The path of a name in a folder of fuzz_folder(), or of the process. Valid until the next call. */
 static const char *path_in(int folder, const char *name) {
@@ -216,26 +211,6 @@ WRAP(snug_status, snug_identity_check,
     return SNUG_OK;
 }
 
-/* ---- comparisons, reported to libFuzzer ---- */
-
-/* libFuzzer uses comparisons of one and two bytes only with -use_value_profile=1. Of the others it keeps the last 32 of
-   thousands: one in 16 is enough. Otherwise they take a third of the time. */
-#define SKIP(name, type)                                                                                               \
-    WRAP(void, __sanitizer_cov_trace_##name, (type a, type b)) { (void)a, (void)b; }
-#define SAMPLE(name, type)                                                                                             \
-    WRAP(void, __sanitizer_cov_trace_##name, (type a, type b)) {                                                       \
-        static unsigned count;                                                                                         \
-        if (count++ % 16 == 0) __real___sanitizer_cov_trace_##name(a, b);                                              \
-    }
-SKIP(cmp1, uint8_t)
-SKIP(cmp2, uint16_t)
-SKIP(const_cmp1, uint8_t)
-SKIP(const_cmp2, uint16_t)
-SAMPLE(cmp4, uint32_t)
-SAMPLE(cmp8, uint64_t)
-SAMPLE(const_cmp4, uint32_t)
-SAMPLE(const_cmp8, uint64_t)
-
 /* ---- inputs ---- */
 
 /* CPU seconds: -timeout also counts seconds of other processes on a busy machine. */
@@ -247,7 +222,6 @@ static void look_at_clock(int number) {
     FUZZ_CHECK(seconds < 10);
 }
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     const struct sigaction action = {.sa_handler = look_at_clock, .sa_flags = SA_RESTART};
@@ -257,7 +231,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snug_clear_error(context);
     executions++;

@@ -220,6 +220,11 @@ FIXTURE_TEST(test_time_without_rates) {
                         "per_device_train_batch_size=4096 max_steps=1000000",
                         true);
     assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
+    duration = expect_duration(f,
+                               "config_name=" SNUG_SOURCE_DIR "/tests/golden/families/deberta-v2/mlm "
+                               "train_file=dummy:4096x24 per_device_train_batch_size=4096 max_steps=1000000",
+                               true);
+    assert_int_equal(duration.source, SNUG_SECONDS_PROBED);
     /* Without dropout, and in an arena that has room for every shape. */
     write_model(f, "plain", 0, 64, 2, VOCABULARY);
     duration = expect_duration(f,
