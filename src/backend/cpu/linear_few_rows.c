@@ -14,7 +14,7 @@
 enum {
     COLUMNS = 4,                /* a tile's columns of y, which are rows of w */
     ROWS = VEC_LANES / COLUMNS, /* its rows of y: as many results as a vector has lanes */
-    INNER = 512,                /* of the inner dimension at a time, so that operands stay in the cache */
+    INNER = 2048,               /* of the inner dimension at a time, so that operands stay in the second cache */
     LINE = 64                   /* bytes that one prefetch fetches */
 };
 
