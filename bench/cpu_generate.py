@@ -4,8 +4,9 @@
 
     bench/cpu_generate.py [--python VENV/bin/python] [--model SMOLLM2] [--new 128] [--rounds 3] [--threads 1]
 
-The Python has llama-cpp-python. llama.cpp reads what snug export wrote; its rate is that of its own counter, without prompt and
-sampling. Ours is the time between one answer and the next, which has the prompt in it. It prints one Markdown table of medians.
+The Python has llama-cpp-python. llama.cpp reads what snug export wrote; its rate is that of its own counters, of the prompt and of
+what follows, without sampling. Ours is the time between one answer and the next, which has all of it. It prints one Markdown table of
+medians.
 """
 import argparse
 import json
@@ -33,7 +34,7 @@ def peer(args):
             if number == args.new:
                 break
         counted = llama_cpp.llama_perf_context(model.ctx)
-        rates.append(counted.n_eval / counted.t_eval_ms * 1000)
+        rates.append(args.new / (counted.t_p_eval_ms + counted.t_eval_ms) * 1000)
     print(json.dumps(rates))
 
 
