@@ -84,6 +84,10 @@ SECTIONS = {
         "Sequence classification, bf16 (autocast for the peer), random weights, AdamW, clipping. Lengths are uniform from 20 to "
         "512; the peer pads them to the longest of its batch.",
         "bench/gpu_families.py; bench/gpu_families.py roberta modernbert --compiled"),
+    "gpu-families-deberta": (
+        "GPU: DeBERTa-v3-base beside transformers",
+        "Sequence classification, bf16 (autocast for the peer), random weights, AdamW, clipping: 32 texts of 512 tokens, 64 of 64.",
+        "bench/gpu_families.py deberta deberta-64"),
     "gpu-families-lora": (
         "GPU: LoRA on encoders beside PEFT",
         "Sequence classification, bf16 (autocast for the peer), random weights, rank 16 on queries and values, AdamW, clipping.",
