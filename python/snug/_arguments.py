@@ -20,8 +20,8 @@ class _Of15(TypedDict, total=False):
     tokenizer_name: Optional[PathLike]
     """tokenizer folder; default: the model folder"""
     dtype: Optional[Literal["float32", "bfloat16", "auto"]]
-    """type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding, and on a CPU the default where
-    files in bf16 are only read; auto is float32 [float32]"""
+    """type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding; on a CPU it is the default for
+    files in bf16 that are only read; auto is float32 [float32]"""
     torch_dtype: Optional[Literal["float32", "bfloat16", "auto"]]
     """Another name of dtype."""
     load_in_4bit: Optional[bool]

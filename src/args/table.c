@@ -58,9 +58,8 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, task, "", MODEL, SNUG_TASK_NAMES, "", NULL, NULL,
         "task, which selects the head; default: derived from the data and the model folder (snug's own)"),
     ROW(CHOICE, dtype, "torch_dtype", MODEL, "float32|bfloat16|auto", "float32", NULL, "float16",
-        "type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding, and on a CPU the default "
-        "where "
-        "files in bf16 are only read; auto is float32"),
+        "type of the stored weights; bfloat16: no fp32 master weights, stochastic rounding; on a CPU it is the default "
+        "for files in bf16 that are only read; auto is float32"),
     FLAG(load_in_4bit, "", MODEL, "False",
          "store the weights of the linears as 4-bit codes (QLoRA), as bitsandbytes; a model folder that is quantized "
          "needs no flag; they must be frozen"),

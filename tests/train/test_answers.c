@@ -27,11 +27,11 @@ static void write_chats(struct fixture *f, const char *name, const struct answer
 }
 
 /* Three rows with answers, in pairs.jsonl. */
-static void write_pairs(struct fixture *f, const char *name, int rows) {
+static void write_pairs(struct fixture *f) {
     struct answers *said = calloc(1, sizeof *said);
-    said->count = rows;
-    for (int i = 0; i < rows; i++) strcpy(said->of[i].text, "Gold is yellow.");
-    write_chats(f, name, said, NULL);
+    said->count = 3;
+    for (int i = 0; i < 3; i++) strcpy(said->of[i].text, "Gold is yellow.");
+    write_chats(f, "pairs.jsonl", said, NULL);
     free(said);
 }
 
@@ -132,7 +132,7 @@ static struct chosen fit_all(struct fixture *f, enum snug_command command, const
                              int64_t wanted) {
     enum { STEPS = 160 };
     const bool trains = command == SNUG_COMMAND_TRAIN;
-    const int64_t step = trains ? 1 << 18 : 1 << 16;
+    const int64_t step = trains ? 1 << 19 : 1 << 16;
     const int most = trains ? 8 : 40; /* refusals: what the process holds varies by a MiB */
     struct chosen c = {.least = wanted};
     int64_t arenas[17], budget = 0;
@@ -196,7 +196,7 @@ FIXTURE_TEST(test_fit_chooses_beams) {
     assert_true(!c.fewer_prompts && !c.fewer_beams && c.refused);
     c = fit_all(f, SNUG_COMMAND_CHAT, "model_name_or_path=@out threads=1", 1, 4);
     assert_true(!c.fewer_prompts && c.fewer_beams && c.refused && c.least == 1);
-    write_pairs(f, "pairs.jsonl", 3);
+    write_pairs(f);
     snprintf(words, sizeof words,
              "model_name_or_path=@out threads=1 task=clm predict_with_generate=True "
              "validation_file=@pairs.jsonl max_new_tokens=60");
@@ -215,12 +215,11 @@ FIXTURE_TEST(test_fit_chooses_beams) {
         snug_metrics_destroy(metrics);
     }
     assert_true(recorded);
-    /* So many prompts that one of them takes less memory by more than the process's varies. */
-    write_pairs(f, "many.jsonl", 8);
+    /* One prompt takes less memory than eight, and recomputing saves more, than what the process holds varies. */
     snprintf(words, sizeof words,
-             "model_name_or_path=@out threads=1 task=clm predict_with_generate=True train_file=@pairs.jsonl "
-             "validation_file=@many.jsonl output_dir=@fitted max_new_tokens=60 gradient_accumulation_steps=1 "
-             "optim=adamw_torch dtype=float32 update_in_backward=False");
+             "model_name_or_path=@out threads=1 task=clm predict_with_generate=True train_file=" CHAT "/plain.jsonl "
+             "validation_file=" CHAT "/plain.jsonl output_dir=@fitted max_new_tokens=60 per_device_train_batch_size=32 "
+             "gradient_accumulation_steps=1 optim=adamw_torch dtype=float32 update_in_backward=False");
     c = fit_all(f, SNUG_COMMAND_TRAIN, words, 1, 8);
     assert_true(c.fewer_prompts && c.fewer_beams && c.methods && c.refused);
     snug_args *args = plain_args(f, "model_name_or_path=@out threads=1 task=clm validation_file=@pairs.jsonl fit=True");
@@ -235,7 +234,7 @@ FIXTURE_TEST(test_answers_on_planned_ranks) {
     char words[512];
     struct snug_job job;
     make_model(f);
-    write_pairs(f, "pairs.jsonl", 3);
+    write_pairs(f);
     snprintf(words, sizeof words,
              "model_name_or_path=@out threads=1 task=clm predict_with_generate=True train_file=@pairs.jsonl "
              "validation_file=@pairs.jsonl max_new_tokens=60 output_dir=@none");

@@ -16,7 +16,7 @@ enum {
     ROWS = VEC_LANES / COLUMNS, /* its rows of y: as many results as a vector has lanes */
     INNER = 2048,               /* of the inner dimension at a time, so that operands stay in the second cache */
     LINE = 64,                  /* bytes that one prefetch fetches */
-    STREAMS = 8                 /* rows of a BF16 w that are read at the same time: of 16, memory gives a tenth less */
+    STREAMS = 8                 /* rows of a BF16 w that are read at the same time: reading 16 takes a tenth longer */
 };
 
 /* Where results are summed: y from column `column` on, or of a y in BF16 a copy of some columns. */
