@@ -29,6 +29,9 @@ snug_status snug_rates_assume(snug_context *ctx, const struct snug_backend *back
 /* Adds those of copies from and to a file in offload_dir; NULL: in the cache folder, else that of temporary files.
  * Errors are ctx's. */
 snug_status snug_rates_measure_disk(snug_context *ctx, const char *offload_dir, struct snug_rates *rates);
+/* Adds those of a GPU's copies from and to host memory. Errors are ctx's. */
+snug_status snug_rates_measure_copies(snug_context *ctx, const struct snug_backend *backend, int threads,
+                                      struct snug_rates *rates);
 /* Adds those of updates on the host with this number of threads, of weights of rows x 4096 elements. */
 snug_status snug_rates_measure_host(struct snug_rates *rates, int64_t rows, int threads);
 /* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them

@@ -9,6 +9,8 @@
 void snug_setup_note_source(struct snug_setup *setup, const char *path);
 /* Config, task and adapters, and where the weights are. */
 snug_status snug_setup_open_model(struct snug_setup *setup);
+/* In which types the model computes and is stored, where the arguments leave it to its files. */
+snug_status snug_setup_choose_types(struct snug_setup *setup);
 /* The tokenizer for texts, which file contains; NULL: there are none, and no tokenizer is opened. */
 snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file);
 

@@ -334,3 +334,54 @@ snug_status snug_setup_open_tokenizer(struct snug_setup *setup, const char *file
         RETURN_IF_ERROR(snug_tokenizer_take_template(setup->ctx, setup->tokenizer, setup->args->chat_template_path));
     return fit_vocabulary(setup);
 }
+
+/* ---- types ---- */
+
+/* As transformers' dtype="auto": the type that config.json names, else that of the files. */
+static snug_status find_stored_type(const struct snug_setup *setup, bool *is_bf16) {
+    bool matrices;
+    const json_t *type = json_object_get(setup->config.json, "dtype");
+    if (!type) type = json_object_get(setup->config.json, "torch_dtype");
+    *is_bf16 = json_is_string(type) && strcmp(json_string_value(type), "bfloat16") == 0;
+    if (json_is_string(type) || !setup->model.path) return SNUG_OK;
+    return snug_weights_are_bf16(setup->ctx, &setup->model, is_bf16, &matrices);
+}
+
+/* A CPU's matmuls have the same bits with weights in bf16 as with the same values in fp32 (docs/numerics.md): where
+   nothing is trained, files in bf16 take the memory that they take on the disk. */
+static snug_status choose_storage(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    bool most, matrices;
+    if (snug_backend_is_device(setup->backend) || !snug_setup_is_inference(setup) || setup->lora ||
+        setup->config.quantized.type || args->bf16_full_eval || snug_args_is_set(args, "dtype"))
+        return SNUG_OK;
+    RETURN_IF_ERROR(snug_weights_are_bf16(setup->ctx, &setup->model, &most, &matrices));
+    if (!matrices) return SNUG_OK;
+    snug_log(setup->ctx, SNUG_LOG_INFO,
+             "keeping the weights in bf16, the type of the model's files: --dtype float32 widens them, with the same "
+             "results");
+    return snug_args_assign(setup->args, "dtype", "bfloat16");
+}
+
+/* Decoders in bf16 are computed in bf16 on a GPU that has it, unless the arguments say otherwise. What trains nothing
+   needs no fp32 masters, and stores its weights in bf16, too; answers have no other use for --bf16. */
+static snug_status choose_compute(struct snug_setup *setup) {
+    struct snug_args *args = setup->args;
+    const bool inference = snug_setup_is_inference(setup);
+    bool is_bf16;
+    if (snug_setup_generates(setup)) args->bf16_full_eval |= args->bf16;
+    if (!snug_backend_is_device(setup->backend) || setup->backend->lacks_bf16 ||
+        !snug_family_has(setup->config.family, SNUG_TASK_CLM) || args->fp16 || args->tf32 || args->fp16_full_eval ||
+        (inference && args->bf16_full_eval) || snug_args_is_set(args, "bf16"))
+        return SNUG_OK;
+    RETURN_IF_ERROR(find_stored_type(setup, &is_bf16));
+    if (!is_bf16) return SNUG_OK;
+    *(inference ? &args->bf16_full_eval : &args->bf16) = true;
+    snug_log(setup->ctx, SNUG_LOG_INFO, "computing in bf16, the type of the model's files: --no_bf16 computes in fp32");
+    return SNUG_OK;
+}
+
+snug_status snug_setup_choose_types(struct snug_setup *setup) {
+    RETURN_IF_ERROR(choose_compute(setup));
+    return choose_storage(setup);
+}

@@ -366,6 +366,24 @@ FIXTURE_TEST(test_what_does_not_fit) {
     }
 }
 
+/* Bytes that a run plans. */
+struct planned {
+    int64_t total, weights, cache;
+};
+
+static struct planned plan_run(struct fixture *f, const char *run) {
+    char words[256];
+    struct snug_job job;
+    snprintf(words, sizeof words, "model_name_or_path=@out threads=1 %s", run);
+    snug_args *args = plain_args(f, words);
+    if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    const struct planned planned = {job.plan.total, job.plan.bytes[SNUG_MEMORY_WEIGHTS],
+                                    job.plan.bytes[SNUG_MEMORY_FUNCTION]};
+    snug_job_close(&job);
+    snug_args_destroy(args);
+    return planned;
+}
+
 /* Of four beams two or three fit: with a part of the cache, and so much more. */
 FIXTURE_TEST(test_beams_that_fit) {
     static const char run[] = "prompt=What max_new_tokens=100 num_beams=4";
@@ -375,14 +393,8 @@ FIXTURE_TEST(test_beams_that_fit) {
     for (int i = 0; i < 2; i++) {
         bool refused = false;
         for (int more = 0; more < 64 && !refused; more++) { /* what the process holds varies: planned each time */
-            struct snug_job job;
-            snug_args *args =
-                plain_args(f, "model_name_or_path=@out threads=1 prompt=What max_new_tokens=100 num_beams=4");
-            if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
-            const int64_t total = job.plan.total, cache = job.plan.bytes[SNUG_MEMORY_FUNCTION];
-            snug_job_close(&job);
-            snug_args_destroy(args);
-            refused = is_refused(f, run, total - cache / 2 + more % 16 * cache / 64, says[i]);
+            const struct planned planned = plan_run(f, run);
+            refused = is_refused(f, run, planned.total - planned.cache / 2 + more % 16 * planned.cache / 64, says[i]);
         }
         if (!refused) fail_msg("%s: %s", says[i], snug_error_message(f->ctx));
     }
@@ -445,16 +457,6 @@ FIXTURE_TEST(test_a_generator_keeps_what_it_has_read) {
     snug_args_destroy(args);
 }
 
-static int64_t planned_weights(struct fixture *f, const char *words) {
-    snug_args *args = plain_args(f, words);
-    struct snug_job job;
-    if (snug_job_open(args, SNUG_COMMAND_GENERATE, &job) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
-    const int64_t bytes = job.plan.bytes[SNUG_MEMORY_WEIGHTS];
-    snug_job_close(&job);
-    snug_args_destroy(args);
-    return bytes;
-}
-
 /* Files in bf16 take half of the memory on a CPU, and the answers are those of the same values in fp32: of a few
    sequences and of many, for which other matmuls are used. */
 FIXTURE_TEST(test_files_in_bf16) {
@@ -476,8 +478,7 @@ FIXTURE_TEST(test_files_in_bf16) {
         free(kept);
         free(wide);
     }
-    const int64_t kept = planned_weights(f, "model_name_or_path=@out threads=1 prompt=What"),
-                  wide = planned_weights(f, "model_name_or_path=@out threads=1 prompt=What dtype=float32");
+    const int64_t kept = plan_run(f, "prompt=What").weights, wide = plan_run(f, "prompt=What dtype=float32").weights;
     assert_true(kept > wide / 2 && kept < wide * 51 / 100);
 }
 
